@@ -54,15 +54,25 @@ def _is_importable(module: str) -> bool:
     return find_spec(module) is not None
 
 
-def read_version(package: str, folder: Path) -> str:
-    """Return the version of a package in a folder of packages. Empty if its metadata is not there,
-    or if that of two versions is.
+def read_version(distribution: str) -> str:
+    """Return the version of the distribution whose module Python would import. Empty if it is not
+    installed, or has no metadata.
 
-    It is read from the name of the metadata folder, because the module of Python that
-    reads it takes 20 to 40 ms to import.
+    It is read from the name of the folder with the metadata, because the module of Python that
+    reads metadata takes 20 to 40 ms to import. That module decides if this folder is missing, or if
+    there are several.
     """
-    versions = [path.name.split("-")[1] for path in folder.glob(f"{package}-*.dist-info")]
-    return versions[0].removesuffix(".dist") if len(versions) == 1 else ""
+    module = distribution.replace("-", "_")
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        return ""
+    packages = Path(spec.origin).parents[1]
+    folders = list(packages.glob(f"{module}-*.dist-info"))
+    if len(folders) == 1:
+        return folders[0].stem.removeprefix(f"{module}-")
+    from importlib import metadata
+
+    return next((copy.version for copy in metadata.distributions(name=distribution, path=[str(packages)])), "")
 
 
 def missing_extra_error(extra: str, message: str, **details: str) -> IndexExtraMissing:

@@ -171,3 +171,16 @@ def test_hints_name_existing_extras() -> None:
         for path in (ROOT / folder).rglob("*.py"):
             for named in re.findall(r"vmrag-link\[([a-z,-]+)\]", path.read_text()):
                 assert set(named.split(",")) <= set(DECLARED), path
+
+
+@pytest.mark.parametrize(
+    "folders", [["some_package-1.2.dist-info"], ["some_package-1.2.dist-info", "some_package-1.2.extra.dist-info"]]
+)
+def test_version_is_read_even_beside_a_second_metadata_folder(tmp_path, monkeypatch, folders):
+    (tmp_path / "some_package").mkdir()
+    (tmp_path / "some_package" / "__init__.py").touch()
+    for folder in folders:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "METADATA").write_text("Metadata-Version: 2.1\nName: some-package\nVersion: 1.2\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert extras.read_version("some-package") == "1.2"

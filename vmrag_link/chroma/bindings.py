@@ -109,7 +109,7 @@ def find_unsupported() -> IndexExtraMissing | None:
     spec = importlib.util.find_spec("chromadb")
     if spec is None or not spec.submodule_search_locations:
         return extras.missing_extra_error("chroma", "Chroma's store needs chromadb, which the extra 'chroma' installs.")
-    version = extras.read_version("chromadb", Path(spec.submodule_search_locations[0]).parent)
+    version = extras.read_version("chromadb")
     if _SUPPORTED_PATTERN.match(version):
         return None
     return IndexExtraMissing(

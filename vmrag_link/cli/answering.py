@@ -52,7 +52,7 @@ def emit_answer(invocation: Invocation, report: Any, lines: Iterable[str], notes
     `notes` tell why the answer differs from the current code. They are printed before all lines, or
     on standard error if a program reads the answer.
     """
-    if invocation.as_json or invocation.verbosity < 0:
+    if invocation.as_json or invocation.is_quiet:
         for note in notes:
             output.print_warning(note, "warning:")
         invocation.emit_report(report)

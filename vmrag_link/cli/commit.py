@@ -56,7 +56,7 @@ def command(invocation: Invocation, *, message: str | None, with_git: bool, all_
             hint=f"run 'vmrag commit -m {quoted(message or 'MESSAGE')}', or 'vmrag sources add PATH' to let files "
             "answer",
         )
-    commit, hidden = None, invocation.as_json or invocation.verbosity < 0
+    commit, hidden = None, invocation.as_json or invocation.is_quiet
     with contextlib.ExitStack() as drafts:
         with invocation.workspace() as ws:
             if ws.stores_nothing and ws.sources.configured:

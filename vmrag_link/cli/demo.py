@@ -44,7 +44,7 @@ def command(invocation: Invocation, *, into: Path | None, number: int | None) ->
     The demo creates a temporary repository with two branches that have different documents.
     It needs no network and takes less than a minute.
     """
-    silent = invocation.as_json or invocation.verbosity < 0
+    silent = invocation.as_json or invocation.is_quiet
     show = _print_nothing if silent else output.print_lines
     with _open_repository(invocation.directory / into if into else None) as top:
         show(textwrap.wrap(f"{OPENING} {into or 'a temporary folder'}.", WIDTH))

@@ -73,7 +73,7 @@ def command(
             invocation.emit_report(diff.form_report())
         else:
             invocation.print_paged(ws, diff_view.format_diff(diff, form or "text"))
-            if invocation.verbosity >= 0:
+            if not invocation.is_quiet:
                 for note in diff_view.format_diff_notes(diff, form or "text"):
                     output.print_warning(note)
 

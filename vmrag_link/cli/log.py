@@ -78,7 +78,7 @@ def command(
             moved = "" if invocation.as_json else _find_note_history(ws, revisions)
         if moved:
             output.print_warning(f"for its history as {'a stored document' if file else 'a note'}: {moved}", "hint:")
-    if (file or revisions).more and limit is None and not invocation.as_json and invocation.verbosity >= 0:
+    if (file or revisions).more and limit is None and not invocation.as_json and not invocation.is_quiet:
         shown_kind = "commits" if file else "revisions"
         output.print_warning(f"run 'vmrag log -n {10 * USUAL}' to see older {shown_kind}", "hint:")
 

@@ -34,7 +34,7 @@ def command(invocation: Invocation, *, what: Place, working: bool) -> None:
         lines.append(f"contents  {_describe_contents(report, working=working)}")
     else:
         lines = [(report.kb if what == "kb" else report.index) or ""]
-    if what == "chroma" or invocation.as_json or invocation.verbosity < 0:
+    if what == "chroma" or invocation.as_json or invocation.is_quiet:
         invocation.emit_report(report, lines)
     else:
         output.print_exactly(f"{lines[0]}\n")  # a script takes it as it is

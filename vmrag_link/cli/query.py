@@ -252,10 +252,10 @@ def _choose_store(search: _Search) -> ReadableStore:
 def _build_answer(search: _Search, report: PassageReport | PackedReport, lines: Iterator[str]) -> ShownAnswer:
     invocation = search.invocation
     copies = []
-    if report.copies and invocation.verbosity >= 0:
+    if report.copies and not invocation.is_quiet:
         copies = [form_sentence(report.copies, suggest_removal(search.ws))]
     notes = [*report.notes, *copies, *provenance.source_warnings(report.kb)]
-    hint = "" if invocation.as_json or invocation.verbosity < 0 else describe_setup(search.ws, report.kb)
+    hint = "" if invocation.as_json or invocation.is_quiet else describe_setup(search.ws, report.kb)
     return ShownAnswer(report, lines, notes, hint)
 
 

@@ -108,7 +108,7 @@ def command(
             text = comment.format_comment(data, request.job_page, request="merge request")
             outcome = request.update_note(text, speaks=data.has_news)
             output.print_warning(f"The note on the merge request: {outcome}.")
-        if printed and invocation.verbosity >= 0:
+        if printed and not invocation.is_quiet:
             output.print_exactly(format_markdown(report))
         elif invocation.as_json:
             invocation.emit_report(report.load_full())

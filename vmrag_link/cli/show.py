@@ -55,7 +55,7 @@ def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw
 
 
 def _show_document(invocation: Invocation, ws: Workspace, report: ShowReport, *, raw: bool) -> None:
-    if invocation.as_json or invocation.verbosity < 0:
+    if invocation.as_json or invocation.is_quiet:
         invocation.emit_report(report)
         return
     with open_pager(ws.places):

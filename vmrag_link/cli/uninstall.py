@@ -87,7 +87,7 @@ def command(
         remote = _ask_remote(ws) if remote == "" else remote
         losses = uninstall.require_saved(ws, discard=discard)
         refs = uninstall.list_remote_refs(ws, remote) if remote else {}
-        if not invocation.as_json and invocation.verbosity >= 0:
+        if not invocation.as_json and not invocation.is_quiet:
             output.print_lines(_list_plan(ws, remote, refs))
         report = installer.uninstall_hooks(ws.places, hooks=names, force=force, worktree=worktree, everything=True)
         removed = uninstall.uninstall(ws, losses)
@@ -106,7 +106,7 @@ def command(
 
 
 def _replace_invalid_settings(invocation: Invocation, ws: Workspace) -> None:
-    if (error := ws.settings.replace_invalid()) and invocation.verbosity >= 0:
+    if (error := ws.settings.replace_invalid()) and not invocation.is_quiet:
         output.print_warning(f"ignoring the invalid settings: {error.message}", "warning:")
 
 

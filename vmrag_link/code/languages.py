@@ -11,7 +11,6 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from typing import NamedTuple
 
 RULES = 3
@@ -244,23 +243,11 @@ def _read_stamp(spec: ModuleSpec | None) -> tuple[int, int] | None:
     return folder.st_size, folder.st_mtime_ns
 
 
-@functools.cache
+@functools.cache  # each file asks
 def _read_version(distribution: str) -> str:
-    """Return the version of an installed distribution; empty if it is not installed."""
-    import importlib.util  # needed only to split texts
+    from vmrag_link import extras  # the child process does not need it
 
-    from vmrag_link import extras
-
-    module = distribution.replace("-", "_")
-    spec = importlib.util.find_spec(module)
-    if spec and spec.origin and (version := extras.read_version(module, Path(spec.origin).parents[1])):
-        return version
-    import importlib.metadata
-
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+    return extras.read_version(distribution)
 
 
 DEFAULT_SIZE = 1500

@@ -43,7 +43,7 @@ def _describe_rest(shown: int, total: int, offset: int) -> str:
 
 
 def _print_whole(invocation: Invocation, row: IssueLog | KnowledgeDoc, *, raw: bool) -> None:
-    if invocation.as_json or invocation.verbosity < 0:
+    if invocation.as_json or invocation.is_quiet:
         invocation.emit_report(row)
     else:
         output.print_exactly(row.content, raw=raw)
