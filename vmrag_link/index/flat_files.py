@@ -203,6 +203,9 @@ LIMIT = 127
 STEP = 0.51
 """Maximum distance of a component from its rounded value."""
 
+_UNCLIPPED = 0.4
+"""Components below this value need no clipping."""
+
 _WHOLE = 1.5 * 2**52
 NUMPY_BYTES = 800_000
 """Bytes of vectors from which numpy is faster, although importing it takes 60 ms."""
@@ -220,8 +223,11 @@ def quantise(vectors: bytes) -> bytes:
     if b"\x80" not in low and low.translate(_SIGN) == next_byte:
         return low
     # A component beyond 0.4 in a vector of length 1 is rare.
-    clipped = (max(-LIMIT, min(LIMIT, round(SCALE * value))) for value in array.array("f", vectors))
-    return array.array("b", clipped).tobytes()
+    row = array.array("b", low)
+    for number, value in enumerate(array.array("f", vectors)):
+        if not -_UNCLIPPED < value < _UNCLIPPED:  # also true if the value is NaN
+            row[number] = max(-LIMIT, min(LIMIT, round(SCALE * value)))
+    return row.tobytes()
 
 
 def _scale_vectors(vectors: bytes) -> bytes:
