@@ -135,15 +135,15 @@ def _compute_path(environ: Mapping[str, str], around: frozenset[_Identity]) -> s
     return os.pathsep.join(_filter_folders(environment.list_program_folders(environ), around, activated))
 
 
-@functools.lru_cache(maxsize=32)
 def _filter_folders(folders: tuple[str, ...], around: frozenset[_Identity], activated: str) -> tuple[str, ...]:
-    def inside(folder: str) -> bool:
-        real = Path(os.path.realpath(folder))
-        return not around.isdisjoint(
-            identity for parent in (real, *real.parents) for identity in _identify_folder(str(parent))
-        )
+    return tuple(entry for entry in folders if entry == activated or around.isdisjoint(_identify_parents(entry)))
 
-    return tuple(entry for entry in folders if entry == activated or not inside(entry))
+
+@functools.lru_cache(maxsize=256)
+def _identify_parents(folder: str) -> frozenset[_Identity]:
+    """Return the identities of a folder and of all folders around it."""
+    real = Path(os.path.realpath(folder))
+    return frozenset(identity for parent in (real, *real.parents) for identity in _identify_folder(str(parent)))
 
 
 def _find_surrounding_trees(cwd: Path | None) -> frozenset[_Identity]:
