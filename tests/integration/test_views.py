@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tests.support import knowledge
 from tests.support.knowledge import Knowledge, child, collection, doc, end, said
 from vmrag_link import locks
 from vmrag_link.errors import Busy, FileFailed, IndexFailed
-from vmrag_link.index import directories, draft, flat_files, view
+from vmrag_link.index import directories, draft, flat_files, view, views
 from vmrag_link.index.view import find_index_problem
 from vmrag_link.index.views import list_segments
 
@@ -40,6 +41,12 @@ def segments(kb: Knowledge, revision: str) -> list[Path]:
 
 def building(kb: Knowledge) -> list[str]:
     return [path.name for path in kb.views.root.iterdir() if path.name.startswith(directories.BUILDING_PREFIX)]
+
+
+def provide(kb: Knowledge, revision: str) -> str:
+    """Return how the view of a revision was provided, in turn with other processes."""
+    with kb.views.hold_turn(revision):
+        return kb.index(revision).how
 
 
 def test_finding_a_usable_view_of_that_name_is_success(kb, revision):
@@ -112,6 +119,35 @@ def test_killed_builder_is_swept_and_one_at_work_is_left_alone(kb, revision):
     end(alive)
     assert building(kb) == []
     assert kb.views.find_problem(revision) == ""
+
+
+def test_process_that_waits_for_its_turn_finds_the_view_finished(kb):
+    revision = kb.commit(doc("a", "a text"), collections=[collection()])
+    builder = child(shelf(kb) + f"with shelf.hold_turn({revision!r}):\n    print('mine', flush=True); sys.stdin.read()")
+    assert said(builder) == "mine"
+    waiting = threading.Thread(target=lambda: ways.append(provide(kb, revision)))
+    ways: list[str] = []
+    waiting.start()
+    with kb.views.temporary_folder() as folder:
+        kb.fresh(revision, folder)
+        kb.views.publish(folder, revision)
+    assert ways == []
+    end(builder)
+    waiting.join()
+    assert ways == ["reused"]
+    assert building(kb) == []
+
+
+@pytest.mark.parametrize("builder", ["killed", "stopped"])
+def test_view_is_built_if_the_process_before_does_not_finish_it(kb, monkeypatch, builder):
+    monkeypatch.setattr(views, "TURN_SECONDS", 60 if builder == "killed" else 0.1)
+    revision = kb.commit(doc("a", "a text"), collections=[collection()])
+    process = child(shelf(kb) + f"with shelf.hold_turn({revision!r}):\n    print('mine', flush=True); sys.stdin.read()")
+    assert said(process) == "mine"
+    process.send_signal(signal.SIGKILL if builder == "killed" else signal.SIGSTOP)
+    assert provide(kb, revision) == "fresh"
+    process.kill()
+    process.wait()
 
 
 def test_two_processes_that_sweep_at_once_do_not_disturb_each_other(kb, revision):

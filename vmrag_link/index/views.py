@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import file_access, locks
-from vmrag_link.errors import Busy, IndexFailed
+from vmrag_link.errors import Busy, FileFailed, IndexFailed
 from vmrag_link.index import seal
 from vmrag_link.index import view as views
 from vmrag_link.index.directories import BUILDING_PREFIX, READ_TIMEOUT, Directories, lock_path
@@ -27,6 +27,9 @@ from vmrag_link.models import Record
 MOST_SPARE = 100
 """Maximum number of views that no work tree uses. Each of them is checked after each sync."""
 
+
+TURN_SECONDS = 10.0
+"""How long a process waits for another one that builds the same view."""
 
 OTHER_FORMAT_SECONDS = 14 * 86_400
 """How long views and segments of other formats are kept after their last use."""
@@ -150,6 +153,23 @@ class Views(Directories):
     def find_problem(self, revision: str) -> str:
         """Return why there is no usable view of the revision; empty if there is one."""
         return find_index_problem(self.view_path(revision), revision=revision)
+
+    @contextlib.contextmanager
+    def hold_turn(self, revision: str) -> Iterator[None]:
+        """Let one process at a time build the view of a revision. The others find it finished.
+
+        If the other process takes longer than `TURN_SECONDS`, or the lock file cannot be written,
+        the block builds the view at the same time. If there is a usable view, nothing is locked.
+        """
+        with contextlib.ExitStack() as held:
+            if self.find_problem(revision):
+                turn = lock_path(self.root / f"{BUILDING_PREFIX}{revision}")
+                with contextlib.suppress(Busy, FileFailed):
+                    held.enter_context(
+                        locks.hold_exclusive(turn, purpose="build a view of the index", timeout=TURN_SECONDS)
+                    )
+                    held.callback(turn.unlink, missing_ok=True)
+            yield
 
     def list_views(self) -> list[RevisionView]:
         """Return all views of the current format. The most recently used or built is first."""

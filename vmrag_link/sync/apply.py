@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from vmrag_link import locks
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine, has_remembered_changes, is_readable
@@ -114,6 +116,8 @@ def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
             else build.provide_view(context, target.revision, bases=build.list_bases(context, target))
         )
         rebuild = False
+        if built.how == "reused" and Position.read(context.places).find_gap(context.views) is None:
+            return _build_report(target.revision, target, built, ChangeCounts(), started)  # another process was faster
         changes = _count_changes(context.engine, bound, target, built)
         if not _take_lease(context, target):
             continue
@@ -121,20 +125,30 @@ def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
             result = None if context.views.find_problem(target.revision) else _switch_work_tree(context, target, built)
         if result is None:
             continue  # HEAD or the pin has moved, and the new view is kept as a spare, or the view was evicted
-        remove_leftovers(context)
+        if built.how != "reused":
+            remove_leftovers(context)
         attachment, notes = result
-        return SyncReport(
-            state="pinned",
-            from_=bound.revision if bound else None,
-            to=target.revision,
-            plan=changes,
-            chunks=built.chunks,
-            view=ViewReport(str(built.path), built.how),
-            seconds=built.seconds | {"total": round(time.perf_counter() - started, 4)},
-            attachment=attachment,
-            notes=notes,
-        )
+        report = _build_report(bound.revision if bound else None, target, built, changes, started)
+        return msgspec.structs.replace(report, attachment=attachment, notes=notes)
     raise _build_unstable_error("the index was brought up to date")
+
+
+def _build_report(
+    before: str | None, target: Target, built: Built, changes: ChangeCounts, started: float
+) -> SyncReport:
+    """Return the report of a sync from the revision `before` to the target. `started` is the time
+    of its start.
+    """
+    return SyncReport(
+        state="pinned",
+        from_=before,
+        to=target.revision,
+        plan=changes,
+        chunks=built.chunks,
+        view=ViewReport(str(built.path), built.how),
+        seconds=built.seconds | {"total": round(time.perf_counter() - started, 4)},
+        attachment=target.attachment,
+    )
 
 
 def _take_lease(context: SyncContext, target: Target) -> bool:

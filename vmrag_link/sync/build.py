@@ -31,7 +31,8 @@ def provide_view(context: SyncContext, revision: str, *, bases: Iterable[Base]) 
     problem = context.views.find_problem(revision)
     if problem and context.views.view_path(revision).is_dir():
         context.progress.note(f"rebuilding the damaged index of {revision[:7]}: {problem}")
-    return build_view(revision, engine=context.engine, existing=context.views, bases=bases, indexer=context.indexer)
+    with context.views.hold_turn(revision):
+        return build_view(revision, engine=context.engine, existing=context.views, bases=bases, indexer=context.indexer)
 
 
 def rebuild_view(context: SyncContext, revision: str) -> Built:

@@ -171,7 +171,7 @@ class SourceIndexer(NamedTuple):
     def make_view(self, contents: SourceContents, *, durable: bool, max_files: int | None) -> SourceView:
         """Provide a view in one place. Raises if it cannot be written."""
         existing = self.views
-        with existing.segments.pause_collection(), contextlib.ExitStack() as held:
+        with existing.hold_turn(contents.key), existing.segments.pause_collection(), contextlib.ExitStack() as held:
             base = _find_nearest(existing, contents, held) if existing.find_problem(contents.key) else None
             remaining = 0
             if max_files is not None and existing.find_problem(contents.key):
