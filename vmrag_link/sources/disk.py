@@ -76,6 +76,11 @@ class Disk:
         except (OSError, ValueError):
             return None
 
+    def read_stamp(self, path: str) -> FileStamp | None:
+        """Return the stamp of a file, or None if it is missing or cannot be read."""
+        state = self.read_state(path)
+        return state.stamp if state else None
+
     def read_file(self, path: str, limit: int) -> tuple[bytes, FileState]:
         """Return all bytes of a regular file and its state. Raises OSError, also for more than
         `limit` bytes.

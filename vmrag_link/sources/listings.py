@@ -109,18 +109,17 @@ class ChangedFile(Record, frozen=True):
 
 
 class SeenState(Record, frozen=True):
-    """The state from which a listing was made."""
+    """All that decides about a listing. While nothing of it changes, the listing is valid."""
 
-    question: str
-    """Text that identifies the arguments of the listing."""
-    place: str
-    """Text that identifies index, HEAD and configuration."""
+    snapshot: str
+    """Text that identifies index, HEAD, configuration and the arguments of the listing."""
     storing: str
-    """Text that identifies the settings that decide about blobs."""
+    """Text that identifies the rules by which git stores files (`stored_blobs.StoringRules`)."""
     at: int
-    """The time before a file was read, by the disk's clock, in nanoseconds."""
+    """The time before the first file was read, by the disk's clock, in nanoseconds."""
     changed: list[ChangedFile]
     token: str
+    """`compute_token` of the listing."""
 
 
 class StoredListing(Record, frozen=True):

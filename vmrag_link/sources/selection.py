@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import GitFailed, GitReferenceMissing, HistoryMissing, LimitExceeded
+from vmrag_link.file_access import FileStamp
 from vmrag_link.git import raw_changes, readonly
 from vmrag_link.git.objects import find_missing_commits
 from vmrag_link.git.raw_changes import LINK, MOST_FILES, REGULAR, SUBMODULE, RawChange
@@ -36,17 +37,16 @@ class Candidate(NamedTuple):
     path: str
     mode: str
     blob: str
-    """Name of its content in git. Empty if the file must be read."""
+    """Name of its content in git. For a file on disk that is not read yet, it is the blob in HEAD,
+    or empty.
+    """
     uncommitted: Uncommitted = ""
     size: int | None = None
-    """Size in bytes. None means the size of its blob."""
+    """Size in bytes on disk. None means the size of its blob."""
+    stamp: FileStamp | None = None
+    """Stamp of a file on disk."""
     flaw: str = ""
     """Why it cannot be read, or an empty text."""
-
-
-def build_unread(candidate: Candidate) -> Candidate:
-    """Return the candidate unchanged, for files that are known by their blobs."""
-    return candidate
 
 
 class SelectedFiles(NamedTuple):
@@ -68,12 +68,12 @@ def select_files(
     sizes: Mapping[str, int],
     *,
     max_bytes: int,
-    read: Callable[[Candidate], Candidate] = build_unread,
+    read: Callable[[Candidate], Candidate] | None = None,
 ) -> SelectedFiles:
     """Select the files that become documents.
 
-    `candidates`: of each source, by path. `sizes`: of the blobs in this clone. `read` gets
-    candidates with a size that no rule leaves out, and returns them with the blob. Raises
+    `candidates`: of each source, by path. `sizes`: of the blobs in this clone. `read` gets files on
+    disk that no rule leaves out, and returns them with their blob and its size. Raises
     `LimitExceeded` for too many files or bytes, and the errors of `TreeAttributes.get_values`.
     """
     files: dict[str, dict[str, TreeFile]] = {source.collection: {} for source in sources}
@@ -94,7 +94,7 @@ def select_files(
             size = sizes.get(candidate.blob) if candidate.size is None else candidate.size
             if not why and size is not None:
                 why = rules.find_size_flaw(size, rules.get_byte_limit(path, max_bytes))
-            if not why and candidate.size is not None:
+            if not why and read and candidate.size is not None:
                 candidate = read(candidate)
                 size, why = candidate.size, candidate.flaw
             if not why and (twin := seen.setdefault(rules.fold_path(path), path)) != path:

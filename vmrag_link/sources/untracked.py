@@ -8,7 +8,7 @@ from vmrag_link.errors import LimitExceeded
 from vmrag_link.git import raw_changes
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources.rules import build_excluded, build_included, build_pathspecs
+from vmrag_link.sources.rules import build_excluded, build_included, build_pathspecs, searches_untracked
 
 
 def list_untracked_files(places: Places, sources: Sequence[SourceSettings]) -> list[list[str]]:
@@ -16,6 +16,20 @@ def list_untracked_files(places: Places, sources: Sequence[SourceSettings]) -> l
     `LimitExceeded`.
     """
     return [raw_changes.list_untracked(places, build_pathspecs(source)) for source in sources]
+
+
+def list_searched_untracked(places: Places, sources: Sequence[SourceSettings], *, untracked: bool) -> list[list[str]]:
+    """Return the untracked files that are documents, for each source.
+
+    `untracked`: the setting, without which only notes are documents before git tracks them. Raises
+    `LimitExceeded`.
+    """
+    return [
+        raw_changes.list_untracked(places, build_pathspecs(source))
+        if searches_untracked(source, untracked=untracked)
+        else []
+        for source in sources
+    ]
 
 
 def count_untracked_files(places: Places, sources: Sequence[SourceSettings]) -> int:

@@ -1,15 +1,18 @@
-"""The files of the sources in the work tree: tracked files in their state on disk.
+"""List the files of the sources in the work tree: tracked files as they are on disk.
 
-git runs next to the user's own commands: the index is read and neither refreshed nor locked. A copy
-of the index (`git.raw_changes`) finds the differences, and changed files are hashed here once for
-each change.
+Commands list them often, and little changes. So the last listing is stored next to a record of what
+it was made from (`listings.SeenState`). `read_unchanged_token` compares this record, and only after
+a change `survey` lists the files again.
+
+git runs next to the user's own commands: the index is read and neither refreshed nor locked. git
+compares the work tree with a copy of the index (`git.raw_changes`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,22 +24,21 @@ from vmrag_link.git import configuration, raw_changes, readonly
 from vmrag_link.git.refs import read_head
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import attributes, listings, rules
+from vmrag_link.sources import attributes, listings
 from vmrag_link.sources.disk import Disk
-from vmrag_link.sources.listings import SeenState, SourceListing, compute_token
-from vmrag_link.sources.survey import UNTRACKED, PreviousSurvey, Survey
-from vmrag_link.sources.untracked import count_untracked_files, list_untracked_files
+from vmrag_link.sources.listings import ChangedFile, SeenState, SourceListing, compute_token
+from vmrag_link.sources.stored_blobs import read_storing_rules
+from vmrag_link.sources.survey import UNTRACKED, Checkout, survey_files
+from vmrag_link.sources.untracked import count_untracked_files, list_searched_untracked
 
 __all__ = ["count_untracked_files", "list_in_work_tree", "read_unchanged_token", "survey_work_tree"]
 
-_FORMAT = 2
-"""Version of the question. A record of another version is ignored."""
+_FORMAT = 3
+"""Version of the record. A record of another version is ignored."""
 
 _ATTEMPTS = 4
-_MOST_DOUBTFUL = 100
-"""Maximum number of files that are read again because of their times, before everything is listed
-again.
-"""
+_MAX_DOUBTFUL_FILES = 100
+"""If the times of more files prove nothing, all files are listed again."""
 
 
 @readonly.share_deadline()
@@ -64,42 +66,58 @@ def survey_work_tree(
     """Return what `list_in_work_tree` returns, without comparing the last listing first. For a
     caller that knows of a change.
     """
-    question = _build_question(sources, max_bytes, untracked=untracked)
-    seen_before, listing_before = listings.read_seen(cache), listings.read_listing(cache)
+    request = _build_request(sources, max_bytes, untracked=untracked)
+    seen, stored = listings.read_seen(cache), listings.read_listing(cache)
     for _ in range(_ATTEMPTS):
-        place = _find_place(places, cache, question)
-        copy = _provide_index_copy(places, place)
+        snapshot = _read_snapshot(places, cache, request)
+        index_copy = _provide_index_copy(places, snapshot.index_copy)
         started = raw_changes.read_clock(cache.parent)
         with Disk(places.top) as disk:
-            survey = Survey(
-                places,
+            survey = survey_files(
+                Checkout(places, disk, snapshot.commit, index_copy),
                 sources,
-                copy,
-                place.commit,
-                disk=disk,
-                before=PreviousSurvey(seen_before, listing_before),
+                max_bytes=max_bytes,
+                untracked=untracked,
+                seen=seen,
+                before=stored.listing if stored else None,
             )
-            listing = survey.build_listing(max_bytes=max_bytes, untracked=untracked)
-            if listing is None or _find_place(places, cache, question) != place:
-                continue
-            changed_files = survey.changed_files()
-        seen = SeenState(
-            question=question,
-            place=place.name,
-            storing=survey.storing,
-            at=started,
-            changed=changed_files,
-            token=compute_token(listing),
+        if survey is None or _read_snapshot(places, cache, request) != snapshot:
+            continue
+        _write_listing(
+            cache,
+            SeenState(
+                snapshot=snapshot.digest,
+                storing=survey.storing,
+                at=started,
+                changed=survey.changed,
+                token=compute_token(survey.listing),
+            ),
+            survey.listing,
         )
-        try:
-            listings.write_listing(cache, seen, listing)
-        except OSError as error:
-            if not refuses_writing(error):  # on a read-only disk, the next call lists the files again
-                raise
-        return listing
+        return survey.listing
     raise GitBusy(
         "git keeps writing the index while the files of the sources are listed.", hint="run the command again"
     )
+
+
+def _provide_index_copy(places: Places, copy: Path) -> Path | None:
+    """Copy the index if the copy does not exist. Return None if the disk is not writable."""
+    if not copy.exists():
+        try:
+            raw_changes.copy_index(places, copy)
+        except OSError as error:
+            if not refuses_writing(error):
+                raise
+            return None
+    return copy
+
+
+def _write_listing(cache: Path, seen: SeenState, listing: SourceListing) -> None:
+    try:
+        listings.write_listing(cache, seen, listing)
+    except OSError as error:
+        if not refuses_writing(error):  # on a read-only disk, the next call lists the files again
+            raise
 
 
 @readonly.share_deadline()
@@ -113,70 +131,77 @@ def read_unchanged_token(
     the index. Raises the errors of `list_in_work_tree`.
     """
     seen = listings.read_seen(cache)
-    question = _build_question(sources, max_bytes, untracked=untracked)
-    if seen is None or seen.question != question:
-        return None
-    place = _find_place(places, cache, question)
-    stamp = read_file_stamp(place.copy)
-    if seen.place != place.name:
+    snapshot = _read_snapshot(places, cache, _build_request(sources, max_bytes, untracked=untracked))
+    copy_stamp = read_file_stamp(snapshot.index_copy)
+    if seen is None or seen.snapshot != snapshot.digest:
         return None
     now = raw_changes.read_clock(cache.parent)
-    statuses = raw_changes.list_changed(places, place.copy, attributes.list_relevant_names(sources))
-    searched = [source for source in sources if rules.searches_untracked(source, untracked=untracked)]
-    if statuses is not None and searched:
-        statuses |= {path: UNTRACKED for named in list_untracked_files(places, searched) for path in named}
+    statuses = raw_changes.list_changed(places, snapshot.index_copy, attributes.list_relevant_names(sources))
+    if statuses is None:
+        return None
+    for paths in list_searched_untracked(places, sources, untracked=untracked):
+        statuses |= dict.fromkeys(paths, UNTRACKED)
     if statuses != {os.fsdecode(changed.path): changed.status for changed in seen.changed}:
         return None
     with Disk(places.top) as disk:
         states = [disk.read_state(os.fsdecode(changed.path)) for changed in seen.changed]
         pairs = [(changed, state) for changed, state in zip(seen.changed, states, strict=True) if changed.listed]
-        if any((state and state.stamp) != pair.stamp for pair, state in pairs):
+        if any((state and state.stamp) != changed.stamp for changed, state in pairs):
             return None
-        doubtful = [pair for pair, state in pairs if state and listings.may_have_changed(state.stamp, seen.at)]
-        survey = Survey(places, sources, place.copy, place.commit, disk=disk, before=PreviousSurvey(seen=seen))
-        if len(doubtful) > _MOST_DOUBTFUL or not survey.are_unchanged(doubtful, max_bytes):
+        doubtful = [changed for changed, state in pairs if state and listings.may_have_changed(state.stamp, seen.at)]
+        if not _have_recorded_blobs(places, disk, statuses, doubtful, max_bytes):
             return None
-    raw_changes.settle_copy(place.copy, stamp, now, max((state.changed_at for state in states if state), default=0))
+    newest = max((state.changed_at for state in states if state), default=0)
+    raw_changes.settle_copy(snapshot.index_copy, copy_stamp, now, newest)
     return seen.token
 
 
-class _IndexPlace(NamedTuple):
-    """State of the index."""
+def _have_recorded_blobs(
+    places: Places, disk: Disk, statuses: Mapping[str, str], doubtful: Sequence[ChangedFile], max_bytes: int
+) -> bool:
+    """Read files whose times prove nothing, and return whether they still have the recorded blobs.
 
-    name: str
-    """Text that identifies index, HEAD and configuration together."""
-    copy: Path
-    """A copy of this index, for this configuration and question, because `raw_changes.settle_copy`
-    considers no other files.
+    Files without a recorded blob are skipped. Too many files count as changed.
+    """
+    if len(doubtful) > _MAX_DOUBTFUL_FILES:
+        return False
+    blobs = {os.fsdecode(changed.path): changed.blob for changed in doubtful if changed.blob}
+    if not blobs:
+        return True
+    storing = read_storing_rules(places, disk, statuses)
+    return all(
+        (storing.attribute_blobs.get(path) or storing.hash_file(disk, path, max_bytes).blob) == blob
+        for path, blob in blobs.items()
+    )
+
+
+class _Snapshot(NamedTuple):
+    """Index, HEAD and configuration at one moment, for one request."""
+
+    digest: str
+    """Text that identifies all four."""
+    index_copy: Path
+    """The path for a copy of this index. Each request has its own copy, because
+    `raw_changes.settle_copy` considers only the files of the request.
     """
     commit: str | None
+    """HEAD's, or None on an unborn branch."""
 
 
-def _provide_index_copy(places: Places, place: _IndexPlace) -> Path | None:
-    """Return a copy of the git index, or None if the disk is not writable."""
-    if not place.copy.exists():
-        try:
-            raw_changes.copy_index(places, place.copy)
-        except OSError as error:
-            if not refuses_writing(error):
-                raise
-            return None
-    return place.copy
-
-
-def _find_place(places: Places, cache: Path, question: str) -> _IndexPlace:
+def _read_snapshot(places: Places, cache: Path, request: str) -> _Snapshot:
     settings = [
         entry
         for entry in configuration.list_entries(places)
         if entry.key.startswith(("core.", "filter.", "extensions."))
     ]
-    index = _compute_digest(question, raw_changes.read_index_state(places), settings)
+    index = _compute_digest(request, raw_changes.read_index_state(places), settings)
     commit = places.borrowed.commit if places.borrowed and places.borrowed.index_file else read_head(places).commit
     copy = cache.absolute().with_name(f"{cache.name}@{index[:24]}")
-    return _IndexPlace(_compute_digest(index, commit), copy, commit)
+    return _Snapshot(_compute_digest(index, commit), copy, commit)
 
 
-def _build_question(sources: Sequence[SourceSettings], max_bytes: int, *, untracked: bool) -> str:
+def _build_request(sources: Sequence[SourceSettings], max_bytes: int, *, untracked: bool) -> str:
+    """Return a text that identifies the arguments of a listing."""
     return _compute_digest(_FORMAT, list(sources), max_bytes, untracked)
 
 
