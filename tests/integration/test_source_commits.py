@@ -12,8 +12,8 @@ from vmrag_link.errors import GitReferenceMissing, LimitExceeded
 from vmrag_link.git import raw_changes, readonly
 from vmrag_link.git.plumbing import locate_work_tree
 from vmrag_link.settings import SourceSettings
+from vmrag_link.sources.commit_files import list_at_commit
 from vmrag_link.sources.documents import read_texts_at_commit
-from vmrag_link.sources.selection import list_at_commit
 
 DOCS = SourceSettings("docs", ("**/*.md", "docs/"), ("docs/old/",))
 CODE = SourceSettings("code", ("src/",), (), "code")

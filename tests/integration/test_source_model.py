@@ -12,9 +12,9 @@ from tests.support.long import examples
 from tests.support.repos import Repo, make_repo
 from vmrag_link.git.plumbing import locate_work_tree
 from vmrag_link.settings import SourceSettings
+from vmrag_link.sources.commit_files import list_at_commit
 from vmrag_link.sources.documents import read_texts_at_commit, read_texts_in_work_tree
 from vmrag_link.sources.listings import SourceListing, compute_token
-from vmrag_link.sources.selection import list_at_commit
 from vmrag_link.sources.work_tree import list_in_work_tree, read_unchanged_token
 
 SOURCES = [SourceSettings("all", ("**/*",), (), "code")]

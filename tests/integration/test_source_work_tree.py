@@ -16,9 +16,9 @@ from vmrag_link.git import raw_changes, readonly
 from vmrag_link.git.plumbing import locate_work_tree
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import disk, listings, work_tree
+from vmrag_link.sources.commit_files import list_at_commit
 from vmrag_link.sources.documents import read_texts_in_work_tree
 from vmrag_link.sources.listings import SourceListing, compute_token
-from vmrag_link.sources.selection import list_at_commit
 
 DOCS = SourceSettings("docs", ("**/*.md", "docs/"), ("docs/old/",))
 CODE = SourceSettings("code", ("src/",), (), "code")

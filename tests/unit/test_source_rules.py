@@ -161,7 +161,7 @@ def test_attributes_are_not_matched_for_invalid_paths(monkeypatch):
 
 
 def test_blob_under_many_names_is_counted_for_each(monkeypatch):
-    monkeypatch.setattr(selection, "_MOST_BYTES", 39)
+    monkeypatch.setattr(selection, "_MAX_TOTAL_BYTES", 39)
     named = {path: Candidate(path, "100644", "b") for path in ("a.md", "b.md", "c.md", "d.md")}
     with pytest.raises(LimitExceeded, match="more than 39") as caught:
         _select(named, TreeAttributes({}, FOR_LISTING))

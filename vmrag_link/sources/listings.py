@@ -1,6 +1,9 @@
-"""The files of sources at a commit or in the work tree, and a record of the latest list.
+"""Listings: the files of all sources at a commit or in the work tree, and the cached listing of the
+work tree.
 
-The record is derived. If it is damaged, it is ignored.
+`commit_files` and `work_tree` build listings. The cache is two files: `SeenState`, with which
+`work_tree` finds out cheaply whether anything changed, and the listing itself. A damaged cache is
+ignored.
 """
 
 from __future__ import annotations
@@ -16,12 +19,19 @@ import msgspec
 from vmrag_link.file_access import FileStamp, write_atomically
 from vmrag_link.models import Record
 
+Uncommitted = Literal["", "added", "modified", "unmerged"]
+"""How a file differs from HEAD. Empty for an equal file, and for all files of a commit."""
+
+_SECOND_NS = 1_000_000_000
+_TICK_NS = 50_000_000
+"""Nanoseconds within which two changes of a file may have the same time."""
+
+_COARSE_TICK_NS = 2 * _SECOND_NS
+"""The same for disks that store only seconds."""
+
 
 class TreeFile(NamedTuple):
-    """A file of a source.
-
-    `size` in bytes.
-    """
+    """A file of a source."""
 
     path: str
     """Path from the top of the repository, with `/`."""
@@ -30,8 +40,8 @@ class TreeFile(NamedTuple):
     according to git's settings and attributes.
     """
     size: int
-    uncommitted: Literal["", "added", "modified", "unmerged"] = ""
-    """How it differs from HEAD, empty at a commit."""
+    """Bytes of the blob."""
+    uncommitted: Uncommitted = ""
     handwritten: bool = False
     """True if attributes mark it as not generated, even if it looks generated."""
     encoding: str = ""
@@ -65,9 +75,10 @@ class NoDocument(Record, frozen=True):
 
 
 class SourceListing(Record, frozen=True):
-    """The files of all sources at one place, by collection, each sorted by path."""
+    """The files of all sources at one commit or in the work tree."""
 
     files: Mapping[str, Sequence[TreeFile]]
+    """The documents by collection, each sorted by path."""
     left_out: tuple[LeftOutFile, ...] = ()
     """Files that a source names and that are not documents."""
     missing: tuple[str, ...] = ()
@@ -86,13 +97,6 @@ def compute_token(listing: SourceListing) -> str:
     """
     counted = msgspec.structs.replace(listing, untracked=0)
     return hashlib.sha256(msgspec.msgpack.encode(counted, order="deterministic")).hexdigest()
-
-
-_TICK = 50_000_000
-_COARSE = 2_000_000_000
-"""Nanoseconds within which two changes of a file may have the same time. The second value is for
-disks that store seconds only.
-"""
 
 
 class ChangedFile(Record, frozen=True):
@@ -115,7 +119,7 @@ class SeenState(Record, frozen=True):
     """Text that identifies index, HEAD, configuration and the arguments of the listing."""
     storing: str
     """Text that identifies the rules by which git stores files (`stored_blobs.StoringRules`)."""
-    at: int
+    started: int
     """The time before the first file was read, by the disk's clock, in nanoseconds."""
     changed: list[ChangedFile]
     token: str
@@ -129,30 +133,33 @@ class StoredListing(Record, frozen=True):
     listing: SourceListing
 
 
-def may_have_changed(stamp: FileStamp, at: int) -> bool:
-    """Return whether a file with an unchanged stamp may have changed since it was read after `at`,
-    by git's racy rule.
+def may_have_changed(stamp: FileStamp, read_at: int) -> bool:
+    """Return whether a file that still has this stamp may have changed since it was read.
+
+    This is git's racy rule: a change within the same tick of the disk's clock leaves the times
+    equal. `read_at`: a time of the disk's clock before the file was read, in nanoseconds.
     """
-    coarse = not any(time % 1_000_000_000 for time in stamp[2:])
-    return max(stamp[2:]) >= at - (_COARSE if coarse else _TICK)
+    times = stamp[2:]
+    is_coarse = all(time % _SECOND_NS == 0 for time in times)
+    return max(times) >= read_at - (_COARSE_TICK_NS if is_coarse else _TICK_NS)
 
 
 def read_seen(cache: Path) -> SeenState | None:
-    """Return the stored state, or None if it is missing or damaged."""
+    """Return the record of the cached listing, or None if it is missing or damaged."""
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
         return msgspec.msgpack.decode(cache.read_bytes(), type=SeenState)
     return None
 
 
 def read_listing(cache: Path) -> StoredListing | None:
-    """Return the stored listing, or None if it is missing or damaged."""
+    """Return the cached listing, or None if it is missing or damaged."""
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
         return msgspec.msgpack.decode(_listing_path(cache).read_bytes(), type=StoredListing)
     return None
 
 
 def write_listing(cache: Path, seen: SeenState, listing: SourceListing) -> None:
-    """Store a state and its listing. Raises OSError."""
+    """Replace the cached listing and its record. Raises OSError."""
     stored = StoredListing(seen.token, listing)
     write_atomically(_listing_path(cache), msgspec.msgpack.encode(stored), durable=False)
     write_atomically(cache, msgspec.msgpack.encode(seen), durable=False)

@@ -22,8 +22,8 @@ from vmrag_link.git.raw_changes import REGULAR
 from vmrag_link.paths import Places
 from vmrag_link.sources import attributes, rules
 from vmrag_link.sources.attributes import TreeAttributes
+from vmrag_link.sources.commit_files import read_attribute_files
 from vmrag_link.sources.disk import Disk, convert_to_stored
-from vmrag_link.sources.selection import read_attribute_files
 
 
 class HashedFile(NamedTuple):

@@ -1,12 +1,16 @@
-"""The files of the sources in a repository and in its submodules, by their paths from the top of
-the repository.
+"""List the files of the sources in a repository and in its submodules together.
+
+`work_tree` and `commit_files` list the files of one repository. With the setting
+`sources_submodules`, `workspace.sources` calls this module instead. Paths begin at the top of the
+outermost repository. A submodule that this clone lacks is listed as missing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,7 +23,7 @@ from vmrag_link.git.refs import read_head
 from vmrag_link.git.submodules import Submodule
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
-from vmrag_link.sources import rules, selection, work_tree
+from vmrag_link.sources import commit_files, rules, selection, work_tree
 from vmrag_link.sources.listings import LeftOutFile, SourceListing
 
 
@@ -36,7 +40,7 @@ def find_source_submodules(places: Places, sources: Sequence[SourceSettings], co
 
     if commit is None:
         return submodules.find_submodules(places, read_head(places).commit, of_work_tree=True, is_wanted=is_wanted)
-    with selection.readable_tree(places, commit):
+    with commit_files.readable_tree(places, commit):
         return submodules.find_submodules(places, commit, of_work_tree=False, is_wanted=is_wanted)
 
 
@@ -62,19 +66,16 @@ def list_in_work_tree(
     """List files like `work_tree.list_in_work_tree`, including those of submodules that are checked
     out.
     """
-    listing = work_tree.list_in_work_tree(places, sources, max_bytes=max_bytes, untracked=untracked, cache=cache)
-    parts: dict[str, SourceListing | None] = {}
-    for submodule in find_source_submodules(places, sources, None):
-        below = rules.select_sources_below(sources, submodule.path)
+
+    def list_inner(submodule: Submodule, inside: Places, inner_sources: Sequence[SourceSettings]) -> SourceListing:
         digest = hashlib.sha256(os.fsencode(submodule.path)).hexdigest()[:16]
-        own_cache = cache.with_name(f"{cache.name}-{digest}")
-        try:
-            parts[submodule.path] = submodule.places and work_tree.list_in_work_tree(
-                submodule.places, below, max_bytes=max_bytes, untracked=untracked, cache=own_cache
-            )
-        except (GitFailed, HistoryMissing):
-            parts[submodule.path] = None
-    return _join_listings(listing, parts)
+        inner_cache = cache.with_name(f"{cache.name}-{digest}")
+        return work_tree.list_in_work_tree(
+            inside, inner_sources, max_bytes=max_bytes, untracked=untracked, cache=inner_cache
+        )
+
+    outer = work_tree.list_in_work_tree(places, sources, max_bytes=max_bytes, untracked=untracked, cache=cache)
+    return _add_submodules(outer, find_source_submodules(places, sources, None), sources, list_inner)
 
 
 @readonly.share_deadline()
@@ -86,60 +87,80 @@ def list_at_commit(
     max_bytes: int,
     before: SourceListing | None = None,
 ) -> SourceListing:
-    """List files like `selection.list_at_commit`, including those of submodules at the commits that
-    the tree names.
+    """List files like `commit_files.list_at_commit`, including those of submodules at the commits
+    that the tree names.
     """
-    listing = selection.list_at_commit(places, commit, sources, max_bytes=max_bytes, before=before)
-    parts: dict[str, SourceListing | None] = {}
-    for submodule in find_source_submodules(places, sources, commit):
-        below = rules.select_sources_below(sources, submodule.path)
-        try:
-            parts[submodule.path] = submodule.places and selection.list_at_commit(
-                submodule.places, submodule.commit or "", below, max_bytes=max_bytes
-            )
-        except (GitFailed, GitReferenceMissing, HistoryMissing):
-            parts[submodule.path] = None
-    return _join_listings(listing, parts)
+
+    def list_inner(submodule: Submodule, inside: Places, inner_sources: Sequence[SourceSettings]) -> SourceListing:
+        return commit_files.list_at_commit(inside, submodule.commit or "", inner_sources, max_bytes=max_bytes)
+
+    outer = commit_files.list_at_commit(places, commit, sources, max_bytes=max_bytes, before=before)
+    return _add_submodules(outer, find_source_submodules(places, sources, commit), sources, list_inner)
 
 
-def _join_listings(listing: SourceListing, parts: Mapping[str, SourceListing | None]) -> SourceListing:
-    """Return one listing.
+def _add_submodules(
+    outer: SourceListing,
+    nested: Iterable[Submodule],
+    sources: Sequence[SourceSettings],
+    list_inner: Callable[[Submodule, Places, Sequence[SourceSettings]], SourceListing],
+) -> SourceListing:
+    """Return the listing of a repository with the files that `list_inner` lists in its submodules.
 
-    `parts`: the listings of submodules by path. None stands for a submodule that cannot be read in
-    this clone. Its path with a slash is then listed as missing. Untracked files of submodules are
-    not counted.
+    `list_inner` gets a submodule, its places, and the sources relative to it. Untracked files of
+    submodules are not counted.
     """
-    files = {name: list(group) for name, group in listing.files.items()}
-    seen = {name: {rules.fold_path(file.path): file.path for file in group} for name, group in files.items()}
-    is_submodule = {terminal_text.escape_line(path) for path in parts}
-    left_out = [entry for entry in listing.left_out if entry.path not in is_submodule]
-    missing, removed = [*listing.missing], [*listing.removed]
-    for top, part in parts.items():
-        if part is None:
-            missing.append(f"{terminal_text.escape_line(top)}/")
+    listings: dict[str, SourceListing | None] = {}
+    for submodule in nested:
+        listings[submodule.path] = None
+        if submodule.places is not None:
+            inner_sources = rules.select_sources_below(sources, submodule.path)
+            with contextlib.suppress(GitFailed, GitReferenceMissing, HistoryMissing):
+                listings[submodule.path] = list_inner(submodule, submodule.places, inner_sources)
+    return _join_listings(outer, listings)
+
+
+def _join_listings(outer: SourceListing, inner: Mapping[str, SourceListing | None]) -> SourceListing:
+    """Return one listing. `inner`: the listings of submodules by path, None for missing ones."""
+    files = {collection: list(group) for collection, group in outer.files.items()}
+    paths_by_folded = {
+        collection: {rules.fold_path(file.path): file.path for file in group} for collection, group in files.items()
+    }
+    submodule_paths = {terminal_text.escape_line(path) for path in inner}
+    left_out = [entry for entry in outer.left_out if entry.path not in submodule_paths]
+    missing = [*outer.missing]
+    removed = [*outer.removed]
+    for submodule_path, listing in inner.items():
+        prefix = f"{submodule_path}/"
+        escaped_prefix = terminal_text.escape_line(prefix)
+        if listing is None:
+            missing.append(escaped_prefix)
             continue
-        start = f"{top}/"
-        left_out += [
-            LeftOutFile(terminal_text.escape_line(start) + entry.path, entry.reason) for entry in part.left_out
-        ]
-        missing += [start + path for path in part.missing]
-        removed += [terminal_text.escape_line(start) + path for path in part.removed]
-        for name, group in part.files.items():
+        left_out += [LeftOutFile(escaped_prefix + entry.path, entry.reason) for entry in listing.left_out]
+        missing += [prefix + path for path in listing.missing]
+        removed += [escaped_prefix + path for path in listing.removed]
+        for collection, group in listing.files.items():
             for file in group:
-                path = start + file.path
-                twin = seen[name].setdefault(rules.fold_path(path), path)
-                if why := rules.find_name_flaw(path) or (selection.format_twin_flaw(twin) if twin != path else ""):
-                    left_out.append(LeftOutFile(terminal_text.escape_line(path), why))
+                path = prefix + file.path
+                if flaw := _find_path_flaw(path, paths_by_folded[collection]):
+                    left_out.append(LeftOutFile(terminal_text.escape_line(path), flaw))
                 else:
-                    files[name].append(file._replace(path=path))
+                    files[collection].append(file._replace(path=path))
     number = sum(map(len, files.values()))
     if number > MOST_FILES:
         raise selection.build_too_many_error(number)
     selection.require_few_bytes(sum(file.size for group in files.values() for file in group))
     return msgspec.structs.replace(
-        listing,
-        files={name: sorted(group) for name, group in files.items()},
+        outer,
+        files={collection: sorted(group) for collection, group in files.items()},
         left_out=tuple(sorted(left_out, key=lambda entry: entry.path)),
         missing=tuple(sorted(missing)),
         removed=tuple(sorted(removed)),
     )
+
+
+def _find_path_flaw(path: str, paths_by_folded: dict[str, str]) -> str:
+    """Return why a path cannot be listed next to the others, or an empty text, and add it to
+    them.
+    """
+    first = paths_by_folded.setdefault(rules.fold_path(path), path)
+    return rules.find_name_flaw(path) or ("" if first == path else selection.format_twin_flaw(first))

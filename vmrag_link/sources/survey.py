@@ -14,6 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
+from vmrag_link import terminal_text
 from vmrag_link.errors import refuses_writing
 from vmrag_link.file_access import FileStamp
 from vmrag_link.git import raw_changes, readonly
@@ -22,9 +25,10 @@ from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import attributes, listings, rules
 from vmrag_link.sources.attributes import TreeAttributes
+from vmrag_link.sources.commit_files import get_empty_tree
 from vmrag_link.sources.disk import Disk
-from vmrag_link.sources.listings import ChangedFile, SeenState, SourceListing
-from vmrag_link.sources.selection import Candidate, Uncommitted, get_empty_tree, select_files
+from vmrag_link.sources.listings import ChangedFile, SeenState, SourceListing, Uncommitted
+from vmrag_link.sources.selection import Candidate, select_files
 from vmrag_link.sources.stored_blobs import HashedFile, StoringRules, get_sample_name, read_storing_rules
 from vmrag_link.sources.untracked import count_untracked_files, list_searched_untracked
 
@@ -115,7 +119,11 @@ def survey_files(
     )
     removed = _list_removed(checkout, sources, entries, statuses, staged).difference(*existing)
     unsearched = [source for source in sources if not rules.searches_untracked(source, untracked=untracked)]
-    listing = selected.build_listing(removed=removed, untracked=count_untracked_files(places, unsearched))
+    listing = msgspec.structs.replace(
+        selected,
+        removed=tuple(sorted(map(terminal_text.escape_line, removed))),
+        untracked=count_untracked_files(places, unsearched),
+    )
     if any(source.write for source in sources):
         from vmrag_link.sources import documents, notes
 
@@ -231,7 +239,7 @@ def _select_reusable(
         if file.blob not in ("", _UNKNOWN)
         and path not in storing.attribute_blobs
         and file.stamp
-        and not listings.may_have_changed(file.stamp, seen.at)
+        and not listings.may_have_changed(file.stamp, seen.started)
     }
 
 

@@ -18,7 +18,7 @@ from vmrag_link.conversion.limits import BINARY_WITHIN, ContentUnreadable
 from vmrag_link.git import raw_changes, readonly
 from vmrag_link.git.raw_changes import LINK, REGULAR, RawChange
 from vmrag_link.paths import Places
-from vmrag_link.sources import attributes, readable, rules, selection
+from vmrag_link.sources import attributes, commit_files, readable, rules
 from vmrag_link.sources.attributes import DIFF, ENCODING, TEXT, TreeAttributes, Value
 from vmrag_link.sources.disk import Disk
 
@@ -170,7 +170,7 @@ class TrackedTexts:
 
     def _attribute_contents(self, files: dict[str, str]) -> dict[str, bytes]:
         if self.commit:
-            return selection.read_attribute_files(self._places, files)
+            return commit_files.read_attribute_files(self._places, files)
         with Disk(self._places.top) as disk:
             contents = list(disk.read_many(sorted(files), attributes.MOST_BYTES))
         attributes.require_few_bytes(sum(len(data) for _, data, _ in contents))
@@ -199,10 +199,10 @@ def count_texts(places: Places, paths: Iterable[str]) -> int:
 
 
 def _list_commit(places: Places, commit: str, pathspecs: Sequence[str]) -> Iterator[RawChange]:
-    with selection.readable_tree(places, commit):
+    with commit_files.readable_tree(places, commit):
         if not pathspecs:
             raw_changes.require_countable(places, commit)
-        yield from raw_changes.list_tree_files(places, commit, selection.get_empty_tree(commit), pathspecs)
+        yield from raw_changes.list_tree_files(places, commit, commit_files.get_empty_tree(commit), pathspecs)
 
 
 def _split_batches(paths: Sequence[str], sizes: Sequence[int]) -> Iterator[Sequence[str]]:

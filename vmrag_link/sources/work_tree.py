@@ -88,7 +88,7 @@ def survey_work_tree(
             SeenState(
                 snapshot=snapshot.digest,
                 storing=survey.storing,
-                at=started,
+                started=started,
                 changed=survey.changed,
                 token=compute_token(survey.listing),
             ),
@@ -148,7 +148,9 @@ def read_unchanged_token(
         pairs = [(changed, state) for changed, state in zip(seen.changed, states, strict=True) if changed.listed]
         if any((state and state.stamp) != changed.stamp for changed, state in pairs):
             return None
-        doubtful = [changed for changed, state in pairs if state and listings.may_have_changed(state.stamp, seen.at)]
+        doubtful = [
+            changed for changed, state in pairs if state and listings.may_have_changed(state.stamp, seen.started)
+        ]
         if not _have_recorded_blobs(places, disk, statuses, doubtful, max_bytes):
             return None
     newest = max((state.changed_at for state in states if state), default=0)

@@ -135,7 +135,7 @@ def read_commit(
     commit's own settings define the sources.
 
     `stored`: collections to use instead of those of `Sources.list_stored_at`. Raises the errors of
-    `selection.list_at_commit`, and `ConfigInvalid`.
+    `commit_files.list_at_commit`, and `ConfigInvalid`.
     """
     config = config or ws.sources.read_config_at(commit)
     if not config.sources:

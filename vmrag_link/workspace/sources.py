@@ -157,12 +157,12 @@ class Sources:
 
     def list_commit(self, commit: str, sources: Sequence[SourceSettings], config: Config) -> SourceListing:
         """Return the files of these sources at a commit."""
-        from vmrag_link.sources import listings, selection
+        from vmrag_link.sources import commit_files, listings
 
         notes = any(source.write for source in sources)
         stored = listings.read_listing(self.cache_file) if notes else None
         before = stored.listing if stored else None
-        list_files = selection.list_at_commit
+        list_files = commit_files.list_at_commit
         if config.sources_submodules:
             from vmrag_link.sources import submodule_files
 
