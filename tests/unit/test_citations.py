@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmrag_link.sources.citations import MOST_CITATIONS, Citation, find_citations
+from vmrag_link.sources.citations import MAX_CITATIONS, Citation, find_citations
 
 NOTE = ".vmrag/notes/decisions/auth.md"
 
@@ -101,7 +101,7 @@ def test_long_text_is_read_in_linear_time(piece: str):
 def test_note_has_limited_number_of_citations():
     text = "\n".join(f"src/file{number}.py:{number + 1}" for number in range(100_000))
     started = time.process_time()
-    assert len(find_citations("note.md", text)) == MOST_CITATIONS
+    assert len(find_citations("note.md", text)) == MAX_CITATIONS
     assert time.process_time() - started < 10
 
 

@@ -16,15 +16,13 @@ from urllib.parse import unquote
 
 from vmrag_link.models import Record
 
-MOST_CITATIONS = 1_000
-"""Limit of the citations of one note."""
+MAX_CITATIONS = 1_000
+"""Maximum citations of one note. Further ones are ignored, like the text after these limits."""
 
-_MOST_CHARACTERS = 200_000
-"""Limit of the characters of a note that are searched."""
-
-_LONGEST_LINE = 10_000
-_LONGEST = 500
-"""Limit of the characters of a path with its lines."""
+_MAX_NOTE_CHARACTERS = 200_000
+_MAX_LINE_CHARACTERS = 10_000
+_MAX_PATH_CHARACTERS = 500
+"""Maximum length of a path with its line numbers."""
 
 _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})(.*)")
 _LIST_ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])[ \t]")
@@ -37,8 +35,12 @@ _REFERENCE = re.compile(r" {0,3}\[[^\]]+\]:[ \t]*(?:<([^<>]*)>|(\S+))")
 _OTHER_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?!\d)|//")
 _TOKEN = re.compile(r"[^\s\"'<>()\[\]{}|*,;`\u2018\u2019\u201c\u201d\u00ab\u00bb]+")
 _LINES = re.compile(
-    r"(?::(\d{1,7})(?:[-\u2013](\d{1,7}))?(?::\d{1,7})?|#L(\d{1,7})(?:C\d{1,7})?(?:-L?(\d{1,7})(?:C\d{1,7})?)?)\Z"
+    r"(?::(?P<first>\d{1,7})(?:[-\u2013](?P<last>\d{1,7}))?(?::\d{1,7})?"
+    r"|#L(?P<first_on_github>\d{1,7})(?:C\d{1,7})?(?:-L?(?P<last_on_github>\d{1,7})(?:C\d{1,7})?)?)\Z"
 )
+_MAX_LINES_CHARACTERS = 40
+"""Maximum length of a match of `_LINES`."""
+
 _SUFFIX = re.compile(r"\.[A-Za-z][A-Za-z0-9_+-]{0,15}\Z")
 _NAME = re.compile(r"[\w.+@-]+\Z")
 
@@ -68,26 +70,29 @@ def find_citations(note: str, text: str) -> tuple[Citation, ...]:
     """
     citations: dict[Citation, None] = {}
     folder = posixpath.dirname(note)
-    for line in _list_prose(text[:_MOST_CHARACTERS]):
-        for citation in _find_in_line(line[:_LONGEST_LINE], folder):
+    for line in _list_prose(text[:_MAX_NOTE_CHARACTERS]):
+        for citation in _find_in_line(line[:_MAX_LINE_CHARACTERS], folder):
             if paths := tuple(path for path in citation.paths if path != note):
                 citations[Citation(paths, citation.first, citation.last)] = None
-        if len(citations) >= MOST_CITATIONS:
+        if len(citations) >= MAX_CITATIONS:
             break
-    return tuple(citations)[:MOST_CITATIONS]
+    return tuple(citations)[:MAX_CITATIONS]
 
 
 def _list_prose(text: str) -> Iterator[str]:
     """Yield the lines outside of code blocks."""
-    fence, in_list, after_blank = "", False, True
+    fence = ""  # the characters that opened the present block of code
+    in_list = False
+    after_blank = True
     for line in text.splitlines():
         match = _FENCE.match(line)
+        marker, info = match.groups() if match else ("", "")
         if fence:
-            if match and match[1].startswith(fence) and not match[2].strip():
+            if marker.startswith(fence) and not info.strip():
                 fence = ""
             continue
-        if match and not (match[1][0] == "`" and "`" in match[2]):
-            fence = match[1]
+        if marker and not (marker[0] == "`" and "`" in info):
+            fence = marker
             continue
         if not line.strip():
             after_blank = True
@@ -107,11 +112,12 @@ def _find_in_line(line: str, folder: str) -> Iterator[Citation]:
     prose, spans = _split_code_spans(line)
     for span in spans:
         yield from _find_in_code(span.strip())
-    reference = _REFERENCE.match(prose)
-    for match in (*_LINK.finditer(prose), *([reference] if reference else ())):
-        yield from _read_target(match[1] or match[2] or "", folder)
-    prose = _LINK.sub(" ", prose[reference.end() :] if reference else prose)
-    for token in _TOKEN.findall(_without_urls(prose)):
+    for link in _LINK.finditer(prose):
+        yield from _read_target(link[1] or link[2] or "", folder)
+    if reference := _REFERENCE.match(prose):
+        yield from _read_target(reference[1] or reference[2] or "", folder)
+        prose = prose[reference.end() :]
+    for token in _TOKEN.findall(_without_urls(_LINK.sub(" ", prose))):
         yield from _read_token(token)
 
 
@@ -158,7 +164,7 @@ def _read_token(token: str, *, whole: bool = False) -> Iterator[Citation]:
     and suffix may also be a file.
     """
     token = token.rstrip(".,:;!?")
-    if len(token) > _LONGEST or token.startswith(("-", "~", "$", "/")):
+    if len(token) > _MAX_PATH_CHARACTERS or token.startswith(("-", "~", "$", "/")):
         return
     path, first, last = _split_lines(token)
     if not ("/" in path or _SUFFIX.search(path) or (whole and _NAME.match(path))):
@@ -172,7 +178,7 @@ def _read_target(target: str, folder: str) -> Iterator[Citation]:
     """Yield the citation of a link target. A link is relative to the note's folder. GitHub reads
     `/docs/a.md` from the top.
     """
-    if len(target) > _LONGEST or _OTHER_SCHEME.match(target):
+    if len(target) > _MAX_PATH_CHARACTERS or _OTHER_SCHEME.match(target):
         return
     path, first, last = _split_lines(target)
     path = unquote(path.partition("?")[0])
@@ -185,13 +191,14 @@ def _read_target(target: str, folder: str) -> Iterator[Citation]:
 
 
 def _split_lines(text: str) -> tuple[str, int, int]:
-    """Split a citation into its path and its first and last line."""
-    if match := _LINES.search(text, max(0, len(text) - 40)):
-        first, last = (int(match[1] or match[3]), int(match[2] or match[4] or match[1] or match[3]))
-        if first and last:
-            return text[: match.start()], min(first, last), max(first, last)
-        return text[: match.start()], 0, 0
-    return re.split("[:#]", text, maxsplit=1)[0], 0, 0
+    """Split a citation into its path, its first and its last line: 0 and 0 without lines."""
+    match = _LINES.search(text, max(0, len(text) - _MAX_LINES_CHARACTERS))
+    if match is None:
+        return re.split("[:#]", text, maxsplit=1)[0], 0, 0
+    path = text[: match.start()]
+    first = int(match["first"] or match["first_on_github"])
+    last = int(match["last"] or match["last_on_github"] or first)
+    return (path, min(first, last), max(first, last)) if first and last else (path, 0, 0)
 
 
 def _without_urls(text: str) -> str:
