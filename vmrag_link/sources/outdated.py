@@ -1,12 +1,12 @@
 """Notes that may be outdated, because a file or lines that they cite changed after their last
 commit.
 
-One `git log` of the notes and of the cited files provides everything. It ends as soon as the last
-commit of each note and all later ones are read. Uncommitted states are its first commit
-(`line_history.uncommitted_commit`).
+Answers and reports mark such notes. `citations` finds what a note cites, and `cited_lines` follows
+the cited lines through the history. One `git log` of the notes and the cited files provides
+everything. For the working tree, it begins with a temporary commit of the files on disk.
 
-`cited_lines` follows the lines. If the history is unknown, a note is not reported: in a shallow or
-partial clone, after `SECONDS`, and for files that git converts.
+A note is not reported if its history is unknown: in a shallow or partial clone, after the time
+limit, and for files that git converts.
 """
 
 from __future__ import annotations
@@ -14,38 +14,37 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from vmrag_link.errors import GitError, LimitExceeded, plural
-from vmrag_link.git import configuration, history, line_history
-from vmrag_link.git.line_history import LoggedCommit, LoggedFileChange
+from vmrag_link.git import configuration, line_history
+from vmrag_link.git.line_history import LoggedFileChange
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 from vmrag_link.sources import attributes
 from vmrag_link.sources.attributes import TreeAttributes
 from vmrag_link.sources.citations import Citation, find_citations
-from vmrag_link.sources.cited_lines import ChangedCitation, LineHistory, LogWalk, move_span
+from vmrag_link.sources.cited_lines import ChangedCitation, LineHistory, read_histories
 from vmrag_link.sources.disk import Disk
 
-SECONDS = 2.0
+_ANSWER_SECONDS = 2.0
 """Time limit of the git process for one answer."""
 
 _REPORT_SECONDS = 60.0
-"""Time limit of each git process for a pull request."""
+"""Time limit of all git processes for a pull request."""
 
-MOST_PATHS = 200
+_MAX_CITED_FILES = 200
 """Maximum number of cited files that one git process compares."""
 
-_NOTES_AT_ONCE = 50
-_MOST_FILE_BYTES = 2_000_000
-_MOST_BYTES = 20_000_000
+_NOTES_PER_PROCESS = 50
+_MAX_FILE_BYTES = 2_000_000
+_MAX_TOTAL_BYTES = 20_000_000
 
 
 class OutdatedNote(Record, frozen=True):
     """A note with changed citations."""
 
     path: str
-    commit: str
-    """The last one that changed the note."""
     citations: tuple[ChangedCitation, ...]
 
     def __str__(self) -> str:
@@ -76,7 +75,7 @@ def _count_others(cited: Sequence[object]) -> str:
 
 
 def check_notes(
-    places: Places, notes: Mapping[str, str], head: str | None, *, working_tree: bool, seconds: float = SECONDS
+    places: Places, notes: Mapping[str, str], head: str | None, *, working_tree: bool, seconds: float = _ANSWER_SECONDS
 ) -> NoteCheck:
     """Return the notes that cite files or lines that changed after the note's last commit.
 
@@ -89,170 +88,88 @@ def check_notes(
         if head is None or not cited:
             return NoteCheck({})
         paths = dict.fromkeys(cited)
-        paths |= dict.fromkeys(
-            path for citations in cited.values() for citation in citations for path in citation.paths
-        )
+        for citations in cited.values():
+            paths |= dict.fromkeys(path for citation in citations for path in citation.paths)
         try:
-            with contextlib.ExitStack() as stack:
-                tip, objects, unread = head, None, frozenset[str]()
-                if working_tree:
-                    files, unread = _read_files(places, disk, list(paths))
-                    tip, objects = stack.enter_context(line_history.uncommitted_commit(places, head, files))
-                walk = LogWalk(cited.keys() - unread, tip, history.read_shallow_boundary(places))
-                log = line_history.read_log(places, tip, list(paths), walk.wants_more, seconds=seconds, objects=objects)
+            if working_tree:
+                histories = _read_histories_to_disk(places, disk, head, cited.keys(), list(paths), seconds=seconds)
+            else:
+                histories = read_histories(places, cited.keys(), head, list(paths), seconds=seconds)
         except (GitError, LimitExceeded, OSError):
-            return NoteCheck({}, tuple(cited))
-    if working_tree and tip in log:
-        log[tip] = _without_files(log[tip], unread)
+            return NoteCheck({}, unknown=tuple(cited))
     outdated: dict[str, OutdatedNote] = {}
-    for trace in walk.complete:
-        lines = LineHistory(log, trace, tip, committed=not working_tree)
-        if changed := tuple(filter(None, map(lines.check_citation, cited[trace.note]))):
-            outdated[trace.note] = OutdatedNote(trace.note, trace.last, changed)
-    complete = {trace.note for trace in walk.complete}
-    return NoteCheck(outdated, tuple(note for note in cited if note not in complete))
-
-
-def check_all_notes(places: Places, notes: Mapping[str, str], head: str | None, *, seconds: float) -> NoteCheck:
-    """Check any number of notes of the working tree like `check_notes`, `MOST_PATHS` files at a
-    time.
-
-    `seconds`: time limit of all git processes together.
-    """
-    until = time.monotonic() + seconds
-    outdated: dict[str, OutdatedNote] = {}
-    unknown: tuple[str, ...] = ()
-    for batch in _split_notes(notes):
-        remaining = max(0.0, until - time.monotonic())
-        check = check_notes(places, batch, head, working_tree=True, seconds=remaining)
-        outdated |= check.outdated
-        unknown += check.unknown
-    return NoteCheck(outdated, unknown)
-
-
-def _split_notes(notes: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Yield groups of notes that together cite at most `MOST_PATHS` files, or single notes."""
-    batch: dict[str, str] = {}
-    paths: set[str] = set()
-    for note, text in notes.items():
-        cited = {path for citation in find_citations(note, text) for path in citation.paths}
-        if batch and len(paths | cited) > MOST_PATHS:
-            yield batch
-            batch, paths = {}, set()
-        batch[note] = text
-        paths |= cited
-    yield batch
-
-
-def find_citing_notes(places: Places, notes: Mapping[str, str], start: str, head: str) -> tuple[CitingNote, ...]:
-    """Return the notes that cite changes of a pull request, and that it does not edit.
-
-    `notes`: path → text at `head`. `start`: the full hash of the commit where the pull request and
-    its base diverged. Lines are followed from the note's last commit to `start`. Places for which
-    that is impossible are left out. Raises `GitFailed`, and `LimitExceeded` after
-    `_REPORT_SECONDS`.
-    """
-    changes = line_history.read_diff(places, start, head, seconds=_REPORT_SECONDS)
-    touched: dict[str, list[tuple[Citation, str]]] = {}
-    for note, text in notes.items():
-        pairs = [(c, path) for c in find_citations(note, text) for path in c.paths if path in changes]
-        if pairs and note not in changes:
-            touched[note] = pairs
-    histories = _follow_notes(
-        places,
-        {note: pairs for note, pairs in touched.items() if any(c.first for c, _ in pairs)},
-        start,
-        _REPORT_SECONDS,
-    )
-    citing = []
-    for note, pairs in touched.items():
-        lines = histories.get(note)
-        named = (c.name_place(path) for c, path in pairs if _is_touched(c, path, changes[path], lines))
-        if cited := tuple(dict.fromkeys(named)):
-            citing.append(CitingNote(note, cited))
-    return tuple(citing)
-
-
-def _follow_notes(
-    places: Places, cited: Mapping[str, Sequence[tuple[Citation, str]]], tip: str, seconds: float
-) -> dict[str, LineHistory]:
-    """Return the changes of files between the last commits of notes and `tip`, by note."""
-    until = time.monotonic() + seconds
-    notes = list(cited)
-    histories: dict[str, LineHistory] = {}
-    for first in range(0, len(notes), _NOTES_AT_ONCE):
-        group = notes[first : first + _NOTES_AT_ONCE]
-        paths = dict.fromkeys((*group, *(path for note in group for _, path in cited[note][:MOST_PATHS])))
-        walk = LogWalk(group, tip, history.read_shallow_boundary(places))
-        remaining = max(0.0, until - time.monotonic())
-        log = line_history.read_log(places, tip, list(paths), walk.wants_more, seconds=remaining)
-        histories |= {trace.note: LineHistory(log, trace, tip, committed=True) for trace in walk.complete}
-    return histories
-
-
-def _is_touched(citation: Citation, path: str, change: LoggedFileChange, lines: LineHistory | None) -> bool:
-    if not citation.first:
-        return True
-    span = lines.follow_citation(citation, path) if lines else None
-    return span is not None and move_span(change, span).touched
-
-
-# -- compared files
+    for note, history in histories.items():
+        changed = tuple(filter(None, map(history.check_citation, cited[note])))
+        if changed:
+            outdated[note] = OutdatedNote(note, changed)
+    return NoteCheck(outdated, unknown=tuple(note for note in cited if note not in histories))
 
 
 def _select_citations(disk: Disk, notes: Mapping[str, str]) -> dict[str, list[Citation]]:
-    """Return the citations that are compared, by note, beginning with those of existing files."""
-    present: dict[str, list[Citation]] = {}
-    absent: dict[str, list[Citation]] = {}
+    """Return the citations to compare, by note: first those of existing files, up to the limit.
+
+    If a citation may mean several files, the first one that exists is selected.
+    """
+    selected: dict[str, list[Citation]] = {}
+    absent: list[tuple[str, Citation]] = []
     paths: set[str] = set()
     for note, text in notes.items():
         for citation in find_citations(note, text):
             states = {path: disk.read_state(path) for path in citation.paths}
             files = [path for path, state in states.items() if state and (state.is_regular or state.is_link)]
-            if files and (files[0] in paths or len(paths) < MOST_PATHS):
+            missing = tuple(path for path, state in states.items() if not state)
+            if files and (files[0] in paths or len(paths) < _MAX_CITED_FILES):
                 paths.add(files[0])
-                present.setdefault(note, []).append(Citation((files[0],), citation.first, citation.last))
-            elif missing := tuple(path for path, state in states.items() if not state):
-                absent.setdefault(note, []).append(Citation(missing, citation.first, citation.last))
-    for note, citations in absent.items():
-        for citation in citations:
-            if len(paths.union(citation.paths)) <= MOST_PATHS:
-                paths.update(citation.paths)
-                present.setdefault(note, []).append(citation)
-    return present
+                selected.setdefault(note, []).append(Citation((files[0],), citation.first, citation.last))
+            elif missing:
+                absent.append((note, Citation(missing, citation.first, citation.last)))
+    for note, citation in absent:
+        if len(paths.union(citation.paths)) <= _MAX_CITED_FILES:
+            paths.update(citation.paths)
+            selected.setdefault(note, []).append(citation)
+    return selected
 
 
-def _read_files(places: Places, disk: Disk, paths: Sequence[str]) -> tuple[dict[str, bytes], frozenset[str]]:
-    """Return the contents of files of the working tree, and the paths that could not be read.
+def _read_histories_to_disk(
+    places: Places, disk: Disk, head: str, notes: Collection[str], paths: Sequence[str], *, seconds: float
+) -> dict[str, LineHistory]:
+    """Return the histories of notes that end with the uncommitted state of these files."""
+    files = _read_files(places, disk, paths)
+    with line_history.uncommitted_commit(places, head, files.contents) as (tip, objects):
+        readable_notes = [note for note in notes if note not in files.unread]
+        return read_histories(places, readable_notes, tip, paths, seconds=seconds, objects=objects, unread=files.unread)
 
-    Raises `LimitExceeded` for too many attributes.
-    """
-    converted = _read_attributes(places, disk, paths)
-    is_sparse = dict(configuration.list_entries(places)).get("core.sparsecheckout", "").lower() in (
-        "true",
-        "yes",
-        "on",
-        "1",
-    )
-    files: dict[str, bytes] = {}
-    unread: set[str] = set()
+
+class _DiskFiles(NamedTuple):
+    """Files of the working tree."""
+
+    contents: dict[str, bytes]
+    unread: set[str]
+    """Files that git would convert, that are too large, or that a sparse checkout leaves out."""
+
+
+def _read_files(places: Places, disk: Disk, paths: Sequence[str]) -> _DiskFiles:
+    """Read files of the working tree. Raises `LimitExceeded` for too many attributes."""
+    converting = _read_attributes(places, disk, paths)
+    sparse = dict(configuration.list_entries(places)).get("core.sparsecheckout", "")
+    is_sparse = sparse.lower() in ("true", "yes", "on", "1")
+    files = _DiskFiles({}, set())
     size = 0
     for path in paths:
-        state = disk.read_state(path)
-        if state is None:
+        if disk.read_state(path) is None:
             if is_sparse:  # a sparse checkout also leaves out files that were not deleted
-                unread.add(path)
+                files.unread.add(path)
             continue
         content = None
-        if size < _MOST_BYTES and not converted.get_values(path):
+        if size < _MAX_TOTAL_BYTES and not converting.get_values(path):
             with contextlib.suppress(OSError):
-                content, _ = disk.read_file(path, _MOST_FILE_BYTES)
+                content, _ = disk.read_file(path, _MAX_FILE_BYTES)
         if content is None:
-            unread.add(path)
+            files.unread.add(path)
         else:
-            files[path] = content
+            files.contents[path] = content
             size += len(content)
-    return files, frozenset(unread)
+    return files
 
 
 def _read_attributes(places: Places, disk: Disk, paths: Sequence[str]) -> TreeAttributes:
@@ -273,9 +190,97 @@ def _read_attributes(places: Places, disk: Disk, paths: Sequence[str]) -> TreeAt
     return TreeAttributes(contents, (attributes.FILTER, attributes.ENCODING))
 
 
-def _without_files(commit: LoggedCommit, paths: Collection[str]) -> LoggedCommit:
-    kept = {
-        side: {path: change for path, change in changes.items() if path not in paths}
-        for side, changes in commit.changes.items()
+def check_all_notes(places: Places, notes: Mapping[str, str], head: str | None, *, seconds: float) -> NoteCheck:
+    """Check any number of notes of the working tree like `check_notes`, with several git processes.
+
+    `seconds`: time limit of all processes together.
+    """
+    until = time.monotonic() + seconds
+    outdated: dict[str, OutdatedNote] = {}
+    unknown: tuple[str, ...] = ()
+    for batch in _split_notes(notes):
+        remaining = max(0.0, until - time.monotonic())
+        check = check_notes(places, batch, head, working_tree=True, seconds=remaining)
+        outdated |= check.outdated
+        unknown += check.unknown
+    return NoteCheck(outdated, unknown)
+
+
+def _split_notes(notes: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Yield batches of notes with up to `_MAX_CITED_FILES` cited files each, or single notes."""
+    batch: dict[str, str] = {}
+    paths: set[str] = set()
+    for note, text in notes.items():
+        cited = {path for citation in find_citations(note, text) for path in citation.paths}
+        if batch and len(paths | cited) > _MAX_CITED_FILES:
+            yield batch
+            batch, paths = {}, set()
+        batch[note] = text
+        paths |= cited
+    yield batch
+
+
+def find_citing_notes(places: Places, notes: Mapping[str, str], start: str, head: str) -> tuple[CitingNote, ...]:
+    """Return the notes that cite changes of a pull request, and that it does not edit.
+
+    `notes`: path → text at `head`. `start`: the full hash of the commit where the pull request and
+    its base diverged. Lines are followed from the note's last commit to `start`. Places for which
+    that is impossible are left out. Raises `GitFailed`, and `LimitExceeded` after
+    `_REPORT_SECONDS`.
+    """
+    changes = line_history.read_diff(places, start, head, seconds=_REPORT_SECONDS)
+    cited_by_note: dict[str, list[_CitedPath]] = {}
+    for note, text in notes.items():
+        cited = [
+            _CitedPath(citation, path)
+            for citation in find_citations(note, text)
+            for path in citation.paths
+            if path in changes
+        ]
+        if cited and note not in changes:
+            cited_by_note[note] = cited
+    citing_lines = {
+        note: cited for note, cited in cited_by_note.items() if any(citation.first for citation, _ in cited)
     }
-    return LoggedCommit(commit.parents, kept)
+    histories = _read_histories_to_start(places, citing_lines, start)
+    citing = []
+    for note, cited in cited_by_note.items():
+        changed_places = dict.fromkeys(
+            citation.name_place(path)
+            for citation, path in cited
+            if _is_touched(citation, path, changes[path], histories.get(note))
+        )
+        if changed_places:
+            citing.append(CitingNote(note, tuple(changed_places)))
+    return tuple(citing)
+
+
+class _CitedPath(NamedTuple):
+    """A citation, and the one of its possible files that is compared."""
+
+    citation: Citation
+    path: str
+
+
+def _read_histories_to_start(
+    places: Places, cited_by_note: Mapping[str, Sequence[_CitedPath]], start: str
+) -> dict[str, LineHistory]:
+    """Return the histories of notes that end at a commit. Raises `GitFailed`."""
+    until = time.monotonic() + _REPORT_SECONDS
+    notes = list(cited_by_note)
+    histories: dict[str, LineHistory] = {}
+    for first in range(0, len(notes), _NOTES_PER_PROCESS):
+        batch = notes[first : first + _NOTES_PER_PROCESS]
+        paths = dict.fromkeys(batch)
+        for note in batch:
+            paths |= dict.fromkeys(path for _, path in cited_by_note[note][:_MAX_CITED_FILES])
+        remaining = max(0.0, until - time.monotonic())
+        histories |= read_histories(places, batch, start, list(paths), seconds=remaining)
+    return histories
+
+
+def _is_touched(citation: Citation, path: str, change: LoggedFileChange, history: LineHistory | None) -> bool:
+    """Return whether a pull request changes the cited lines. `history`: None if it is unknown."""
+    if not citation.first:
+        return True
+    return history is not None and history.is_touched_next(citation, path, change)
