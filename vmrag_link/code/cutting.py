@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from vmrag_link.code.grammars import GRAMMAR_RULES
 from vmrag_link.code.languages import BY_LINES, MOST_DECLARED, VALUE_KINDS, CodePiece, SymbolDeclaration
-from vmrag_link.code.layout import Layout, Lines
+from vmrag_link.code.layout import Lines, build_pieces
 
 MOST_BYTES = 1 << 19
 """Maximum size of a text that is parsed. Longer ones are generated, and are split by lines."""
@@ -52,18 +52,17 @@ def _cut_by_symbols(text: str, language: str, lines: Lines, size: int) -> list[C
 
     A tree with errors is better than none. The lines show what the tree lost.
     """
-    from vmrag_link.code.symbols import SymbolWalk, TooManyNodes, parse_tree
+    from vmrag_link.code.symbols import TooManyNodes, find_symbols, parse_tree
 
     data = _encode_text(text)
     tree = parse_tree(data, language)
     if tree is None:
         return None
-    walk = SymbolWalk(tree, GRAMMAR_RULES[language], data, lines, size)
     try:
-        root = walk.build_root()
+        symbols = find_symbols(tree, GRAMMAR_RULES[language], data, lines, size)
     except TooManyNodes:
         return None
-    pieces = Layout(lines, size).build_pieces(root, walk.declared)
+    pieces = build_pieces(symbols.root, symbols.declared, lines, size)
     return add_declaring_lines(pieces, text, language) if tree.root_node.has_error else pieces
 
 

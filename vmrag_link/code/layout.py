@@ -1,4 +1,8 @@
-"""Combine the symbols and the lines of a text into pieces."""
+"""Divide the rows of a text into pieces, along its symbols.
+
+`cutting` calls `build_pieces` with the symbols that `symbols` found, and `Lines.split_rows` for a
+text without symbols. Rows count from 0.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from vmrag_link.code.languages import MOST_DECLARED, CodePiece, SymbolDeclaration
 
@@ -17,12 +22,16 @@ _CLOSING = re.compile(r"(?:[)\]}>;,]+|end|fi|done|esac)[;,.]*\s*(?:(?://|--|#).*
 _TAB = 4
 _NEXT = (1).__add__
 
-Span = tuple[int, int]
-"""Character offsets of the first character and after the last one."""
+
+class Span(NamedTuple):
+    """Characters of a text, from offset `start` to before `end`."""
+
+    start: int
+    end: int
 
 
 class Lines:
-    """The rows of a text. They count from 0 and end with a line feed, like in the parser."""
+    """The rows of a text. They end with a line feed, like in the parser."""
 
     def __init__(self, text: str) -> None:
         self._rows = text.split("\n")
@@ -42,7 +51,12 @@ class Lines:
         return self._starts[end] - self._starts[first]
 
     def make_span(self, first: int, end: int) -> Span:
-        return self._starts[first], self._starts[end]
+        """Return the characters of the rows from `first` to before `end`."""
+        return Span(self._starts[first], self._starts[end])
+
+    def get_start(self, number: int) -> int:
+        """Return the offset of the first character of a row."""
+        return self._starts[number]
 
     def is_blank(self, number: int) -> bool:
         return self._blank[number]
@@ -103,7 +117,8 @@ class Lines:
         """Return the row before which a part should end, at most `last`; `last` if no row is
         good.
         """
-        best_rank, best_row = (False, 0), last
+        best_rank = (False, 0)
+        best_row = last
         for number in range(last, first, -1):
             if self.count_characters(first, number) < size // 2:
                 break
@@ -121,105 +136,130 @@ class Lines:
     def _slice_row(self, number: int, size: int) -> Iterator[Span]:
         start, end = self.make_span(number, number + 1)
         for offset in range(start, end, size):
-            yield offset, min(offset + size, end)
-
-
-_TINY = 3
-"""Maximum number of rows, without blank ones, of a part that is joined with its neighbours."""
+            yield Span(offset, min(offset + size, end))
 
 
 class SymbolRows:
     """A symbol in the rows from `first` to before `end`, with the comments and decorators above it.
 
-    `row`: the row of its declaration. `body`: the first byte of its body. `fits`: it is short
-    enough for a piece, or inside a symbol that is. `inside`: the symbols inside a symbol that does
-    not fit.
+    `level`: the number of symbols around it, 0 for the whole text. `row`: the row of its
+    declaration. `body`: the first byte of its body. `fits`: it is short enough for a piece, or
+    inside a symbol that is. `inside`: the symbols inside a symbol that does not fit.
     """
 
     __slots__ = ("body", "end", "first", "fits", "inside", "kind", "level", "row", "signature", "symbol")
 
-    def __init__(self, first: int, end: int, name: tuple[str, str, str] = ("", "", ""), level: int = 0) -> None:
-        self.first, self.end, self.level = first, end, level
-        self.symbol, self.kind, self.signature = name
-        self.row, self.body, self.fits = 0, -1, False
+    def __init__(  # a slot takes less memory than a dictionary, and texts have many symbols
+        self,
+        first: int,
+        end: int,
+        *,
+        symbol: str = "",
+        kind: str = "",
+        signature: str = "",
+        level: int = 0,
+        row: int = 0,
+        body: int = -1,
+        fits: bool = False,
+    ) -> None:
+        self.first = first
+        self.end = end
+        self.symbol = symbol
+        self.kind = kind
+        self.signature = signature
+        self.level = level
+        self.row = row
+        self.body = body
+        self.fits = fits
         self.inside: list[SymbolRows] = []
 
 
-_CONSTRUCTORS = frozenset("__init__ constructor init initialize".split())
-
-
-class _Part:
-    """Rows that become one piece, or several if they are too long.
-
-    `of`: the symbol of the rows. `within`: the symbol around them; equal to `of` for rows between
-    symbols. `opened`: the symbol of the first piece, if it differs.
+def build_pieces(root: SymbolRows, declared: Sequence[SymbolRows], lines: Lines, size: int) -> list[CodePiece]:
+    """Return the pieces of a text, of about `size` characters each. `root`: a symbol for the whole
+    text. `declared`: all symbols in it.
     """
+    parts = _PartList(lines, size)
+    parts.add_symbol(root, root.first, root.end)
+    remaining = deque(sorted(declared, key=lambda symbol: symbol.row))
+    pieces: list[CodePiece] = []
+    for part in _join_parts(parts, lines, size):
+        spans = [lines.make_span(part.first, part.end)]
+        if lines.count_characters(part.first, part.end) > size:
+            spans = list(lines.split_rows(part.first, part.end, size))
+        for number, span in enumerate(spans):
+            symbol = part.opening if part.opening and number == 0 else part.symbol
+            piece = CodePiece(
+                start=span.start,
+                end=span.end,
+                symbol=symbol.symbol,
+                kind=symbol.kind,
+                signature=symbol.signature,
+                declared=tuple(_take_declarations(remaining, span.end, lines)[:MOST_DECLARED]),
+            )
+            pieces.append(piece)
+    return pieces
 
-    __slots__ = ("end", "first", "is_head", "is_tiny", "of", "opened", "within")
 
-    def __init__(self, first: int, end: int, of: SymbolRows, within: SymbolRows, *, is_head: bool = False) -> None:
-        self.first, self.end, self.of, self.within = first, end, of, within
-        self.is_head, self.is_tiny = is_head, False
-        self.opened: SymbolRows | None = None
+def _take_declarations(remaining: deque[SymbolRows], end: int, lines: Lines) -> list[SymbolDeclaration]:
+    """Take the symbols from `remaining` whose rows begin before a character, and return their
+    declarations.
+    """
+    declarations = []
+    while remaining and lines.get_start(remaining[0].row) < end:
+        symbol = remaining.popleft()
+        last = lines.find_last_filled(symbol.row, symbol.end)
+        declarations.append(SymbolDeclaration(symbol.symbol, symbol.kind, symbol.row + 1, last + 1))
+    return declarations
 
 
-class Layout:
-    """The pieces of one text."""
+class _Part(NamedTuple):
+    """Rows that become one piece, or several if they are too long."""
+
+    first: int
+    end: int
+    symbol: SymbolRows
+    """The symbol of the rows."""
+
+    around: SymbolRows
+    """The symbol around them. For rows between symbols, it is `symbol`."""
+
+    is_head: bool
+    """True for the first rows of a symbol that is divided."""
+
+    is_tiny: bool
+    """True if it has few rows, so that it may be joined with a neighbour."""
+
+    opening: SymbolRows | None = None
+    """The symbol of the first piece, if it differs."""
+
+
+_TINY_ROWS = 3
+"""Maximum number of rows, without blank ones, of a tiny part."""
+
+
+class _PartList(list[_Part]):
+    """The parts of a text, in order, before small neighbours are joined."""
 
     def __init__(self, lines: Lines, size: int) -> None:
-        self._lines, self._size = lines, size
-        self._parts: list[_Part] = []
+        super().__init__()
+        self._lines = lines
+        self._size = size
 
-    def build_pieces(self, root: SymbolRows, declared: Sequence[SymbolRows]) -> list[CodePiece]:
-        """Return the pieces of the whole text. `root`: a symbol for the text. `declared`: all
-        symbols in it.
-        """
-        self._add_symbol_parts(root, root.first, root.end)
-        pieces, remaining = list[CodePiece](), deque(sorted(declared, key=lambda symbol: symbol.row))
-        for part in self._join_parts():
-            spans = [self._lines.make_span(part.first, part.end)]
-            if self._lines.count_characters(part.first, part.end) > self._size:
-                spans = list(self._lines.split_rows(part.first, part.end, self._size))
-            for number, (start, stop) in enumerate(spans):
-                of = part.of if number or part.opened is None else part.opened
-                declarations = tuple(self._take_declarations(remaining, stop)[:MOST_DECLARED])
-                pieces.append(
-                    CodePiece(
-                        start=start,
-                        end=stop,
-                        symbol=of.symbol,
-                        kind=of.kind,
-                        signature=of.signature,
-                        declared=declarations,
-                    )
-                )
-        return pieces
-
-    def _take_declarations(self, remaining: deque[SymbolRows], end: int) -> list[SymbolDeclaration]:
-        """Take the symbols from `remaining` whose rows begin before a character, and return their
-        declarations.
-        """
-        declarations, lines = [], self._lines
-        while remaining and lines.make_span(remaining[0].row, remaining[0].row)[0] < end:
-            symbol = remaining.popleft()
-            last = lines.find_last_filled(symbol.row, symbol.end)
-            declarations.append(SymbolDeclaration(symbol.symbol, symbol.kind, symbol.row + 1, last + 1))
-        return declarations
-
-    def _add_symbol_parts(self, owner: SymbolRows, first: int, end: int) -> None:
+    def add_symbol(self, owner: SymbolRows, first: int, end: int) -> None:
         """Add parts for the rows of a symbol that is too long, or of the whole text."""
         row = first
         for inner in owner.inside:
-            begin, stop = max(inner.first, row), min(inner.end, end)
+            begin = max(inner.first, row)
+            stop = min(inner.end, end)
             if begin >= stop:
                 continue  # it is on a row of the previous symbol
             self._add_gap(owner, row, begin, is_head=row == first)
-            if not self._parts:
+            if not self:
                 begin = 0  # blank rows at the top
             if inner.inside and self._lines.count_characters(begin, stop) > self._size:
-                self._add_symbol_parts(inner, begin, stop)
+                self.add_symbol(inner, begin, stop)
             else:
-                self._add_part(_Part(begin, stop, inner, owner))
+                self._add_part(begin, stop, inner, owner)
             row = stop
         self._add_gap(owner, row, end, is_head=row == first)
 
@@ -228,59 +268,57 @@ class Layout:
 
         Rows that only close something belong to the previous part.
         """
-        if self._parts:
+        if self:
             first = self._lines.include_endings(first, end, self._size)
-            self._parts[-1].end = max(self._parts[-1].end, first)
+            self[-1] = self[-1]._replace(end=max(self[-1].end, first))
         if first < end and (not owner.inside or self._lines.count_filled(first, end, 0)):
-            self._add_part(_Part(first, end, owner, owner, is_head=is_head and owner.level > 0))
+            self._add_part(first, end, owner, owner, is_head=is_head and owner.level > 0)
 
-    def _add_part(self, part: _Part) -> None:
-        part.is_tiny = self._lines.count_filled(part.first, part.end, _TINY) <= _TINY
-        self._parts.append(part)
+    def _add_part(self, first: int, end: int, symbol: SymbolRows, around: SymbolRows, *, is_head: bool = False) -> None:
+        is_tiny = self._lines.count_filled(first, end, _TINY_ROWS) <= _TINY_ROWS
+        self.append(_Part(first, end, symbol, around, is_head, is_tiny))
 
-    def _join_parts(self) -> list[_Part]:
-        """Return the parts, with small neighbours joined."""
-        joined: list[_Part] = []
-        for part in self._parts:
-            last = joined[-1] if joined else None
-            if (
-                last
-                and self._lines.count_characters(last.first, part.end) <= self._size
-                and self._belong_together(last, part)
-            ):
-                last.end = part.end
-                if last.is_tiny and part.is_tiny:
-                    last.of = self._find_common_symbol(last, part)
-                continue
-            if last and self._is_headless(last, part):
-                part.first, part.opened = last.first, last.of
-                joined.pop()
+
+def _join_parts(parts: Sequence[_Part], lines: Lines, size: int) -> list[_Part]:
+    """Return the parts, with small neighbours joined."""
+    joined: list[_Part] = []
+    for part in parts:
+        last = joined[-1] if joined else None
+        if last and lines.count_characters(last.first, part.end) <= size and _belong_together(last, part):
+            both_tiny = last.is_tiny and part.is_tiny
+            symbol = _find_common_symbol(last, part) if both_tiny else last.symbol
+            joined[-1] = last._replace(end=part.end, symbol=symbol)
+        elif last and _is_small_head(last, part):
+            joined[-1] = part._replace(first=last.first, opening=last.symbol)
+        else:
             joined.append(part)
-        return joined
+    return joined
 
-    @staticmethod
-    def _belong_together(last: _Part, part: _Part) -> bool:
-        """Return whether parts are small neighbours in one symbol, or a small rest after a part of
-        the same symbol.
-        """
-        if last.is_tiny and part.is_tiny and last.within is part.within:
-            return True
-        return part.is_tiny and part.of is part.within and part.within.level > 0 and not part.is_head
 
-    @staticmethod
-    def _is_headless(last: _Part, part: _Part) -> bool:
-        """Return whether the head of a class is so small that its first piece includes the
-        constructor.
-        """
-        name = part.of.symbol.rpartition(".")[2]
-        is_constructor = name in _CONSTRUCTORS or name == last.of.symbol.rpartition(".")[2]
-        return last.is_head and last.is_tiny and part.within is last.of and part.of is not last.of and is_constructor
+def _belong_together(last: _Part, part: _Part) -> bool:
+    """Return whether parts are small neighbours in one symbol, or a small rest after a part of the
+    same symbol.
+    """
+    if last.is_tiny and part.is_tiny and last.around is part.around:
+        return True
+    return part.is_tiny and part.symbol is part.around and part.around.level > 0 and not part.is_head
 
-    @staticmethod
-    def _find_common_symbol(last: _Part, part: _Part) -> SymbolRows:
-        """Return the symbol around small neighbours; at the top of a file, the first symbol of
-        them.
-        """
-        if part.within.level > 0:
-            return part.within
-        return last.of if last.of.level else part.of
+
+_CONSTRUCTORS = frozenset("__init__ constructor init initialize".split())
+
+
+def _is_small_head(last: _Part, part: _Part) -> bool:
+    """Return whether `last` is the head of a class, so small that its first piece includes the
+    constructor.
+    """
+    name = part.symbol.symbol.rpartition(".")[2]
+    is_constructor = name in _CONSTRUCTORS or name == last.symbol.symbol.rpartition(".")[2]
+    is_inside = part.around is last.symbol and part.symbol is not last.symbol
+    return last.is_head and last.is_tiny and is_inside and is_constructor
+
+
+def _find_common_symbol(last: _Part, part: _Part) -> SymbolRows:
+    """Return the symbol around small neighbours; at the top of a file, the first symbol of them."""
+    if part.around.level > 0:
+        return part.around
+    return last.symbol if last.symbol.level else part.symbol

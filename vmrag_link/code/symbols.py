@@ -1,5 +1,7 @@
-"""Find the symbols of a text in its order. The limits of the parser are the same on every
-machine.
+"""Parse a text, and find its symbols: functions, classes and other named parts of a program.
+
+`cutting` calls `parse_tree` and then `find_symbols`. Both count operations instead of time, so the
+result is the same on every machine.
 """
 
 from __future__ import annotations
@@ -8,13 +10,14 @@ import functools
 import importlib
 from importlib.machinery import PathFinder
 from types import ModuleType
+from typing import NamedTuple
 
 from tree_sitter import Language, Node, Parser, Point, Tree
 
 from vmrag_link.code.grammars import CLASSES, LOCALS, Grammar, compile_words
 from vmrag_link.code.languages import GRAMMARS
 from vmrag_link.code.layout import LONGEST_LINE, Lines, SymbolRows
-from vmrag_link.code.naming import DescribedSymbol, describe_symbol, read_scope_name
+from vmrag_link.code.naming import describe_symbol, read_scope_name
 from vmrag_link.code.values import VARIABLE, find_named_values
 
 MOST_NODES = 400_000
@@ -38,11 +41,35 @@ _HOLDERS = CLASSES | {"module", "type"}
 """Kinds of symbols whose values belong to them."""
 
 
+class TooManyNodes(Exception):
+    """The tree has more than `MOST_NODES`."""
+
+
+class TextSymbols(NamedTuple):
+    """The symbols of a text."""
+
+    root: SymbolRows
+    """The whole text as a symbol without a name."""
+
+    declared: list[SymbolRows]
+    """All symbols, including those inside symbols that fit, and names of values outside of
+    functions. At most `MOST_SYMBOLS`.
+    """
+
+
+def find_symbols(tree: Tree, grammar: Grammar, data: bytes, lines: Lines, size: int) -> TextSymbols:
+    """Return the symbols of a text. `data`: the text, as it was parsed. `size`: the characters of a
+    piece. Raises `TooManyNodes`.
+    """
+    return _SymbolWalk(tree, grammar, data, lines, size).find_symbols()
+
+
 class _Level:
     """The position of the walk in the children of a node.
 
-    `lead`, `lead_end`: rows of comments. `is_local`: values here are variables of a function or
-    block.
+    `owner`: the symbol around them. `prefix`: the beginning of their names. `is_local`: values here
+    are variables of a function or block. `lead`, `lead_end`: the rows of the comments and
+    decorators that were visited last, which belong to the symbol below.
     """
 
     __slots__ = ("is_local", "lead", "lead_end", "owner", "prefix")
@@ -50,43 +77,48 @@ class _Level:
     def __init__(
         self, owner: SymbolRows, prefix: str, lead: int = -1, lead_end: int = -1, *, is_local: bool = False
     ) -> None:
-        self.owner, self.prefix, self.lead, self.lead_end = owner, prefix, lead, lead_end
+        self.owner = owner
+        self.prefix = prefix
+        self.lead = lead
+        self.lead_end = lead_end
         self.is_local = is_local or (owner.level > 0 and owner.kind not in _HOLDERS)
 
 
-class TooManyNodes(Exception):
-    """The tree has more than `MOST_NODES`."""
-
-
-class SymbolWalk:
+class _SymbolWalk:
     """Walks through a tree with a cursor, because recursion would fail at a thousand brackets."""
 
     def __init__(self, tree: Tree, grammar: Grammar, data: bytes, lines: Lines, size: int) -> None:
-        self._tree, self._grammar, self._data, self._lines, self._size = tree, grammar, data, lines, size
-        self._named = frozenset((*grammar.symbols, *grammar.wrappers, *grammar.assigned))
+        self._tree = tree
+        self._grammar = grammar
+        self._data = data
+        self._lines = lines
+        self._size = size
+        self._declared: list[SymbolRows] = []
+        self._types = frozenset((*grammar.symbols, *grammar.wrappers, *grammar.assigned))
+        """Types of nodes that may be symbols."""
+
         self._claimed: set[int] = set()
+        """Ids of nodes that are part of a symbol that was visited."""
+
         self._values: set[str] = set()
         """Names of values that are already declared, because a variable may be assigned again."""
 
-        self.declared: list[SymbolRows] = []
-        """All symbols, including those inside symbols that fit, and names of values outside of
-        functions. At most `MOST_SYMBOLS`.
-        """
         self._skips = tree.root_node.descendant_count <= MOST_NODES and LOCALS.isdisjoint(grammar.symbols)
         """True if a long function without introducing words may be skipped. `LOCALS` would be
         symbols in it.
         """
 
-    def build_root(self) -> SymbolRows:
-        """Return the whole text as a symbol without a name. Raises `TooManyNodes`."""
+    def find_symbols(self) -> TextSymbols:
         root = SymbolRows(0, self._lines.count)
+        result = TextSymbols(root, self._declared)
         levels = [_Level(root, "")]
         cursor = self._tree.walk()
         if not cursor.goto_first_child():
-            return root
+            return result
         budget = spare_budget = MOST_NODES
         while budget:
-            node, level = cursor.node, levels[-1]
+            node = cursor.node
+            level = levels[-1]
             assert node is not None  # noqa: S101  the cursor always has a node
             if level.owner.fits:
                 spare_budget -= 1
@@ -99,45 +131,49 @@ class SymbolWalk:
             while not cursor.goto_next_sibling():
                 levels.pop()
                 if not levels or not cursor.goto_parent():
-                    return root
+                    return result
         raise TooManyNodes
 
     def _visit_node(self, node: Node, level: _Level) -> _Level | None:
         """Process a node. Return the level for its children, or None to skip them."""
-        first, (last, column) = node.start_point.row, node.end_point
-        end = last + 1 if column or last == first else last  # some nodes end with the line feed
-        kind, owner = node.type, level.owner
-        if kind in self._grammar.leading:
+        owner = level.owner
+        first, end = _find_rows(node)
+        if node.type in self._grammar.leading:
             if not owner.fits and self._begins_row(node):
                 level.lead = level.lead if level.lead_end == first else first
                 level.lead_end = end
             return None
+        is_candidate = node.type in self._types and node.id not in self._claimed
+        is_local = node.type in LOCALS and owner.kind in _FUNCTIONS
         described = None
-        if kind in self._named and node.id not in self._claimed and self._may_be_symbol(first, end, level):
-            is_local = kind in LOCALS and owner.kind in _FUNCTIONS
-            described = None if is_local and owner.fits else self._describe_node(node, level)
+        if is_candidate and not (is_local and owner.fits) and self._may_be_symbol(first, end, level):
+            described = describe_symbol(node, self._grammar, self._data, with_calls=not level.is_local)
         if described is None:
-            if kind in self._grammar.values and not level.is_local and self._may_be_symbol(first, end, level):
+            has_values = node.type in self._grammar.values and not level.is_local
+            if has_values and self._may_be_symbol(first, end, level):
                 self._declare_values(node, level)
             return self._enter_node(node, first, end, level)
         self._claimed.update(described.nodes)
-        symbol = f"{level.prefix}{described.name}"[-_LONGEST_SYMBOL:]
         begin = level.lead if level.lead_end == first else first
-        name = symbol, described.kind, described.signature
-        rows = SymbolRows(begin, min(end, self._lines.count), name, owner.level + 1)
-        if described.kind == "function" and owner.kind in CLASSES:
-            rows.kind = "method"
-        rows.row, rows.body = described.row, described.body
-        rows.fits = owner.fits or self._lines.count_characters(begin, rows.end) <= self._size
-        if not is_local and len(self.declared) < MOST_SYMBOLS:
-            self.declared.append(rows)
+        end = min(end, self._lines.count)
+        is_method = described.kind == "function" and owner.kind in CLASSES
+        rows = SymbolRows(
+            begin,
+            end,
+            symbol=f"{level.prefix}{described.name}"[-_LONGEST_SYMBOL:],
+            kind="method" if is_method else described.kind,
+            signature=described.signature,
+            level=owner.level + 1,
+            row=described.row,
+            body=described.body,
+            fits=owner.fits or self._lines.count_characters(begin, end) <= self._size,
+        )
+        if not is_local and len(self._declared) < MOST_SYMBOLS:
+            self._declared.append(rows)
         if not owner.fits:
             owner.inside.append(rows)
             level.lead_end = -1
-        return _Level(rows, f"{symbol}.") if self._may_have_symbols(rows, described.body, node.end_byte) else None
-
-    def _describe_node(self, node: Node, level: _Level) -> DescribedSymbol | None:
-        return describe_symbol(node, self._grammar, self._data, with_calls=not level.is_local)
+        return _Level(rows, f"{rows.symbol}.") if self._may_have_symbols(rows, described.body, node.end_byte) else None
 
     def _declare_values(self, node: Node, level: _Level) -> None:
         """Declare the names that a node gives to values. Fields of a class are declared only if
@@ -147,14 +183,14 @@ class SymbolWalk:
         for name, kind, whole in find_named_values(node, rule, self._data):
             symbol = f"{level.prefix}{name}"[-_LONGEST_SYMBOL:]
             is_field = rule == "python" and level.owner.level > 0 and kind == VARIABLE
-            if is_field or symbol in self._values or len(self.declared) >= MOST_SYMBOLS:
+            if is_field or symbol in self._values or len(self._declared) >= MOST_SYMBOLS:
                 continue
             self._values.add(symbol)
-            first, (last, column) = whole.start_point.row, whole.end_point
-            end = last + 1 if column or last == first else last
-            rows = SymbolRows(first, min(end, self._lines.count), (symbol, kind, ""), level.owner.level + 1)
-            rows.row = first
-            self.declared.append(rows)
+            first, end = _find_rows(whole)
+            rows = SymbolRows(
+                first, min(end, self._lines.count), symbol=symbol, kind=kind, level=level.owner.level + 1, row=first
+            )
+            self._declared.append(rows)
 
     def _may_have_symbols(self, rows: SymbolRows, first: int, end: int) -> bool:
         """Return whether a symbol may contain symbols in its body between these bytes. Most
@@ -196,6 +232,14 @@ class SymbolWalk:
     def _begins_row(self, node: Node) -> bool:
         start = node.start_byte
         return not self._data[start - node.start_point.column : start].strip()
+
+
+def _find_rows(node: Node) -> tuple[int, int]:
+    """Return the first row of a node, and the row after its last one."""
+    first = node.start_point.row
+    last = node.end_point
+    # Some nodes end with the line feed.
+    return first, last.row + 1 if last.column or last.row == first else last.row
 
 
 _SPARE_STEPS, _BYTES_PER_STEP = 500, 64
