@@ -12,8 +12,8 @@ from vmrag_link.errors import HooksRefused, IndexExtraMissing, NotInitialized, e
 from vmrag_link.git import hook_config
 from vmrag_link.git import hooks as git_hooks
 from vmrag_link.ops import trust
-from vmrag_link.ops.new_knowledge_base import bootstrap
 from vmrag_link.ops.new_knowledge_base.knowledge_base import KnowledgeBaseReport, start_knowledge_base
+from vmrag_link.ops.new_knowledge_base.rollback import all_or_nothing
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.pins import history_pins
 from vmrag_link.workspace.pins.pinning import ATTRIBUTES
@@ -32,7 +32,7 @@ def create_for_documents(ws: Workspace) -> Iterator[None]:
             hint="run 'vmrag init --knowledge-base' to create a knowledge base",
         )
     trust.trust_own_settings(ws)
-    with bootstrap.all_or_nothing(ws):
+    with all_or_nothing(ws):
         base = start_knowledge_base(ws)
         yield
     _, hook_lines = set_up_hooks(ws, install=bool(hook_config.list_chosen_hooks(ws.places)) and not env.are_hooks_off())

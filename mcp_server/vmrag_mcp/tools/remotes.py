@@ -180,25 +180,25 @@ def dolt_init(
     outcome.warn_unfinished(call, pending=result.pending, staged=result.staged)
     if result.origin:
         call.set_origin(result.origin)
-    if result.taken.left_out:
-        call.warn("NOTE", f"Skipped {result.taken.left_out} rows without text or with an invalid id.")
+    if result.imported.left_out:
+        call.warn("NOTE", f"Skipped {result.imported.left_out} rows without text or with an invalid id.")
     if result.cloned:
         call.warn(
             "NOTE", f"Commits of this repository already pin a knowledge base; it was fetched from {result.cloned}."
         )
-    for other in result.others:
+    for other in result.other_starts:
         call.warn(
             "NOTE",
             "This git commit had no pin, and starts without documents. "
             f"dolt_checkout with target {other.revision} switches to existing documents: {other.described}.",
         )
-    count = len(result.taken.documents)
+    count = len(result.imported.documents)
     return DoltInitResult(
         repository=NewRepository.from_report(result),
         remote=ConfiguredRemote(
             configured=bool(result.remote), name=ORIGIN if result.remote else None, url=result.remote or None
         ),
-        import_summary=ImportSummary(count, [collection.name for collection in result.taken.collections]),
+        import_summary=ImportSummary(count, [collection.name for collection in result.imported.collections]),
         message=f"Created the knowledge base with {plural(count, 'imported document')}; "
         "its pin is staged for the next git commit.",
     )

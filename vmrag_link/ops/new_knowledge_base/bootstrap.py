@@ -1,7 +1,7 @@
-"""Start a knowledge base for a tool, new or from a remote, completely or not at all.
+"""Start a knowledge base for an agent: the MCP tools `dolt_init` and `dolt_clone`.
 
-It uses `start_knowledge_base` and `clone`. A user can run those again after a kill.
-An agent would try something else instead, so this module reverts a failed attempt.
+If `vmrag init` or `vmrag clone` fails, it leaves unfinished parts, because a user can run it again.
+An agent would try something else instead, so this module reverts a failed start.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from vmrag_link.errors import (
     INDEXING_FAILURES,
     AlreadyInitialized,
     GitBusy,
-    GitFailed,
     LockError,
     MessageMissing,
     RevisionMissing,
 )
-from vmrag_link.file_access import write_atomically
-from vmrag_link.git import configuration, listing, plumbing, remotes
+from vmrag_link.git import configuration, plumbing, remotes
 from vmrag_link.models import Chunking, Record, RevisionInfo
 from vmrag_link.ops import collection_writes
 from vmrag_link.ops.new_knowledge_base import import_chroma
@@ -33,9 +31,9 @@ from vmrag_link.ops.new_knowledge_base.import_chroma import ForeignRows
 from vmrag_link.ops.new_knowledge_base.knowledge_base import (
     Start,
     create_missing_parts,
-    require_no_links,
     start_knowledge_base,
 )
+from vmrag_link.ops.new_knowledge_base.rollback import all_or_nothing
 from vmrag_link.pin_values import GIT_REMOTE, is_hosted_database, parse_git_ref
 from vmrag_link.transport import address
 from vmrag_link.workspace import Workspace, reasons
@@ -44,7 +42,6 @@ from vmrag_link.workspace.follow.provenance import AnswerOrigin, KbBlock
 from vmrag_link.workspace.history.revparse import CANDIDATES, SHORTEST_HASH
 from vmrag_link.workspace.pins import history_pins
 from vmrag_link.workspace.pins.history_pins import Offer
-from vmrag_link.workspace.pins.pinning import ATTRIBUTES
 from vmrag_link.workspace.remotes import destinations
 from vmrag_link.workspace.remotes.clone import clone
 from vmrag_link.workspace.remotes.fetch import build_branch_missing
@@ -52,38 +49,36 @@ from vmrag_link.workspace.remotes.fetch import build_branch_missing
 DOLTHUB_URL = "https://doltremoteapi.dolthub.com/"
 """The host of a remote `organisation/repository`."""
 
-_KEPT_NAMES = frozenset(("locks", "logs", "embeddings.sqlite"))
-"""Names in the folder of the knowledge base that the next attempt also needs."""
-
 
 class StartedKnowledgeBase(Record, frozen=True):
-    """A knowledge base that was started."""
+    """The result of `start_and_pin`."""
 
     path: str
     branch: str
     """The name of HEAD's KB branch, which may not exist yet."""
     commit: RevisionInfo
     staged: bool
+    """True if git's index has all new files."""
     remote: str = ""
     """The remote that was written into the settings."""
     cloned: str | None = None
     """The remote that the knowledge base was fetched from, because the repository's history pins
     one.
     """
-    taken: ForeignRows = ForeignRows()
-    """The imported rows."""
-    others: tuple[Offer, ...] = ()
+    imported: ForeignRows = ForeignRows()
+    """The rows of the Chroma store."""
+    other_starts: tuple[Offer, ...] = ()
     """Revisions that the checked-out commit could have started with, because other commits pin
     them.
     """
     pending: str = ""
-    """Why the index did not follow."""
+    """Why the index could not be updated; empty if it was."""
     origin: AnswerOrigin | None = None
-    """The position of the workspace if nothing can be searched yet."""
+    """The revision at which the workspace is, if no index can be searched yet."""
 
 
 class ClonedKnowledgeBase(Record, frozen=True):
-    """A knowledge base that was cloned."""
+    """The result of `clone_and_index`."""
 
     path: str
     url: str
@@ -120,30 +115,25 @@ def start_and_pin(
     with _lock_start(ws):
         setting = _resolve_setting(ws, url, allow) if url else ""
         imported = _read_store(ws, store) if store else ForeignRows()
-        rows = (
-            Write(put_collections=imported.collections, put_documents=imported.documents)
-            if imported.collections
-            else None
-        )
+        rows = None
+        if imported.collections:
+            rows = Write(put_collections=imported.collections, put_documents=imported.documents)
         with all_or_nothing(ws):
             report = start_knowledge_base(ws, start=Start(branch=branch, rows=rows, message=message, remote=setting))
-            if report.cloned:
-                imported, setting = ForeignRows(), ""
             _require_pinned(ws)
         pending = _update_index(ws)
-    info = ws.engine.read_revision(report.revision)
-    origin = _build_origin(ws, report.revision, pending) if pending and not ws.binding else None
+    can_search = ws.binding is not None
     return StartedKnowledgeBase(
         path=report.kb,
         branch=report.pin.dolt_branch,
-        commit=info,
+        commit=ws.engine.read_revision(report.revision),
         staged=report.staged,
-        remote=setting,
+        remote="" if report.cloned else setting,
         cloned=report.cloned,
-        taken=imported,
-        others=report.others,
+        imported=ForeignRows() if report.cloned else imported,
+        other_starts=report.others,
         pending=pending,
-        origin=origin,
+        origin=_build_origin(ws, report.revision, pending) if pending and not can_search else None,
     )
 
 
@@ -162,68 +152,31 @@ def clone_and_index(
     """
     with _lock_start(ws), all_or_nothing(ws):
         setting = _resolve_setting(ws, url, allow)
-        pinned = plumbing.read_pin_bytes(ws.places) is not None
         remote = url if setting == GIT_REMOTE else setting
-        source, staged, detached = clone(ws, remote), True, False
-        if commit or branch or not pinned:
-            key = next(
-                address.key
-                for address in destinations.list_fetch_addresses(ws, remote)
-                if address.text == source.remote
-            )
-            start = _choose_start(ws, source.remote, ws.engine.remote_heads(key), branch, commit)
-            staged = create_missing_parts(
-                ws, start if pinned else msgspec.structs.replace(start, remote=setting)
-            ).staged
+        had_pin = plumbing.read_pin_bytes(ws.places) is not None
+        source = clone(ws, remote).remote
+        staged, detached = True, False
+        if commit or branch or not had_pin:
+            start = _choose_start(ws, source, _read_heads(ws, remote, source), branch, commit)
+            if not had_pin:
+                start = msgspec.structs.replace(start, remote=setting)
+            staged = create_missing_parts(ws, start).staged
             detached = start.detached
         _require_pinned(ws)
         ws.bring_to_pin()
-        branch_here, revision, pin = ws.find_kb_branch(), ws.require_stored_revision(), ws.resolve_target().pin
-        if not pinned and setting == GIT_REMOTE:
+        target = ws.resolve_target()
+        revision = ws.require_stored_revision()
+        if not had_pin and setting == GIT_REMOTE:
             _prefer_remote(ws, remotes.find_name(ws.places, url))
-    names = tuple(collection.name for collection in ws.engine.list_collections(revision))
+    branch_name = target.pin.dolt_branch if target.pin and not detached else None
     return ClonedKnowledgeBase(
         path=str(ws.places.kb),
-        url=_find_url(ws, source.remote),
-        branch=branch_here.name if branch_here else pin.dolt_branch if pin and not detached else None,
+        url=_find_url(ws, source),
+        branch=target.kb_branch.name if target.kb_branch else branch_name,
         commit=ws.engine.read_revision(revision),
         documents=ws.engine.count_documents(revision),
-        collections=names,
+        collections=tuple(collection.name for collection in ws.engine.list_collections(revision)),
         staged=staged,
-    )
-
-
-def _choose_start(
-    ws: Workspace, source: str, heads: Mapping[str, str], branch: str | None, commit: str | None
-) -> Start:
-    """Return where the clone of a remote with these branches starts."""
-    remote_heads = {name: head for name, head in heads.items() if not is_reserved(name)}
-    code = ws.read_trigger().branch or ""
-    if commit:
-        revision = _find_commit(ws, source, remote_heads.values(), commit)
-        names = [name for name in (branch, code, *sorted(remote_heads)) if name and remote_heads.get(name) == revision]
-        return Start(branch=names[0], revision=revision) if names else Start(revision=revision, detached=True)
-    if branch:
-        if branch not in remote_heads:
-            raise build_branch_missing(source, branch, remote_heads)
-        return Start(branch=branch, revision=remote_heads[branch])
-    candidates = (code, "main", "master", *sorted(remote_heads))
-    return Start(revision=next((remote_heads[name] for name in candidates if name in remote_heads), ""))
-
-
-def _find_commit(ws: Workspace, source: str, heads: Collection[str], name: str) -> str:
-    """Return the only commit behind these heads whose hash has this prefix."""
-    matching = sorted(commit for commit in ws.engine.map_parents(heads) if commit.startswith(name.lower()))
-    if len(matching) == 1 and len(name) >= SHORTEST_HASH:
-        return matching[0]
-    problem = f"{source} has {'several commits' if matching else 'no commit'} with the hash prefix {name[:80]!r}."
-    if len(matching) == 1:
-        problem = f"the hash prefix {name!r} is shorter than {SHORTEST_HASH} characters."
-    raise RevisionMissing(
-        problem,
-        hint="run 'vmrag log' to list the revisions after a clone without a commit",
-        revision=name,
-        candidates=matching[:CANDIDATES],
     )
 
 
@@ -238,30 +191,22 @@ def _lock_start(ws: Workspace) -> Iterator[None]:
         ws.places.locks / "founding.lock", purpose="begin a knowledge base", timeout=ws.lock_timeout
     )
     with lock:
-        _remove_unused(ws)
+        writing.refuse_git_operation(ws)
+        has_pin = plumbing.read_pin_bytes(ws.places) is not None
+        if ws.is_initialized and has_pin:
+            raise AlreadyInitialized("the knowledge base already exists.", hint="run 'vmrag status' to see the state")
+        if ws.is_initialized and _is_unused(ws):
+            ws.close()
+            shutil.rmtree(ws.places.kb)
         yield
 
 
-def _remove_unused(ws: Workspace) -> None:
-    """Remove an unused knowledge base. Raises `AlreadyInitialized` if one is pinned."""
-    writing.refuse_git_operation(ws)
-    pinned = plumbing.read_pin_bytes(ws.places) is not None
-    if ws.is_initialized and not pinned and _is_unused(ws):
-        ws.close()
-        shutil.rmtree(ws.places.kb)
-    if ws.is_initialized and pinned:
-        raise AlreadyInitialized("the knowledge base already exists.", hint="run 'vmrag status' to see the state")
-
-
 def _is_unused(ws: Workspace) -> bool:
-    used = [branch for branch in ws.engine.list_branches() if branch.name != ROOT_BRANCH or branch.dirty]
-    return not (used or plumbing.list_kb_mappings(ws.places) or any(True for _ in history_pins.read_pins(ws.places)))
-
-
-def _require_pinned(ws: Workspace) -> None:
-    target = ws.resolve_target()
-    if target.state != "pinned":
-        raise reasons.explain_unusable(ws, target)
+    """Return whether the knowledge base has no branch and no document, and no commit pins it."""
+    if any(branch.name != ROOT_BRANCH or branch.dirty for branch in ws.engine.list_branches()):
+        return False
+    has_pins = any(True for _ in history_pins.read_pins(ws.places))
+    return not has_pins and not plumbing.list_kb_mappings(ws.places)
 
 
 def _resolve_setting(ws: Workspace, url: str, allow: Callable[[str], None]) -> str:
@@ -276,16 +221,17 @@ def _resolve_setting(ws: Workspace, url: str, allow: Callable[[str], None]) -> s
     return text
 
 
-def _prefer_remote(ws: Workspace, name: str | None) -> None:
-    """Make `git:` mean this git remote on this machine, if it would mean another one."""
-    if name and name not in remotes.list_for_reading(ws.places, ws.read_trigger().branch)[:1]:
-        configuration.add_value(ws.places, "vmrag.remote", name)
-
-
 def _read_store(ws: Workspace, store: Path) -> ForeignRows:
-    sizes = ws.config.chunking
     model = collection_writes.load_working_model(ws, ws.config.embedding.model)
+    sizes = ws.config.chunking
     return import_chroma.read_store(store, model=model, chunking=Chunking(size=sizes.size, overlap=sizes.overlap))
+
+
+def _require_pinned(ws: Workspace) -> None:
+    """Raise the reason if the pin of the work tree names no stored revision."""
+    target = ws.resolve_target()
+    if target.state != "pinned":
+        raise reasons.explain_unusable(ws, target)
 
 
 def _update_index(ws: Workspace) -> str:
@@ -298,62 +244,73 @@ def _update_index(ws: Workspace) -> str:
 
 
 def _build_origin(ws: Workspace, revision: str, reason: str) -> AnswerOrigin:
+    """Return the origin for a tool's answer, with the reason why there is no index."""
     branch = ws.find_kb_branch()
-    head = plumbing.read_head(ws.places).commit
-    kb = KbBlock(str(ws.places.top), head, branch.name if branch else None, revision, dirty=False, in_sync=False)
-    return AnswerOrigin(revision, revision, kb, (reason,))
+    kb = KbBlock(
+        worktree=str(ws.places.top),
+        git_head=plumbing.read_head(ws.places).commit,
+        branch=branch.name if branch else None,
+        commit=revision,
+        dirty=False,
+        in_sync=False,
+    )
+    return AnswerOrigin(at=revision, revision=revision, kb=kb, notes=(reason,))
 
 
-def _find_url(ws: Workspace, remote: str) -> str:
-    return remotes.redact_url(
-        remotes.read_url(ws.places, remote) if remote in remotes.list_remotes(ws.places) else remote
+def _read_heads(ws: Workspace, remote: str, source: str) -> dict[str, str]:
+    """Return the heads of the KB branches at `source`, one of the addresses of a remote."""
+    addresses = destinations.list_fetch_addresses(ws, remote)
+    key = next(address.key for address in addresses if address.text == source)
+    return {name: head for name, head in ws.engine.remote_heads(key).items() if not is_reserved(name)}
+
+
+def _choose_start(
+    ws: Workspace, source: str, heads: Mapping[str, str], branch: str | None, commit: str | None
+) -> Start:
+    """Return where the clone of a remote with these branches starts.
+
+    A `commit` at the head of branches starts one of them. The choice is `branch`, or else the one
+    with the name of the code branch, or else the first by name.
+    """
+    code_branch = ws.read_trigger().branch or ""
+    if commit:
+        revision = _find_commit(ws, source, heads.values(), commit)
+        candidates = (branch or "", code_branch, *sorted(heads))
+        name = next((name for name in candidates if heads.get(name) == revision), None)
+        return Start(branch=name, revision=revision, detached=name is None)
+    if branch:
+        if branch not in heads:
+            raise build_branch_missing(source, branch, heads)
+        return Start(branch=branch, revision=heads[branch])
+    candidates = (code_branch, "main", "master", *sorted(heads))
+    return Start(revision=next((heads[name] for name in candidates if name in heads), ""))
+
+
+def _find_commit(ws: Workspace, source: str, heads: Collection[str], prefix: str) -> str:
+    """Return the only commit behind these heads whose hash has this prefix."""
+    matching = sorted(commit for commit in ws.engine.map_parents(heads) if commit.startswith(prefix.lower()))
+    if len(matching) == 1 and len(prefix) >= SHORTEST_HASH:
+        return matching[0]
+    if len(matching) == 1:
+        problem = f"the hash prefix {prefix!r} is shorter than {SHORTEST_HASH} characters."
+    else:
+        number = "several commits" if matching else "no commit"
+        problem = f"{source} has {number} with the hash prefix {prefix[:80]!r}."
+    raise RevisionMissing(
+        problem,
+        hint="run 'vmrag log' to list the revisions after a clone without a commit",
+        revision=prefix,
+        candidates=matching[:CANDIDATES],
     )
 
 
-@contextlib.contextmanager
-def all_or_nothing(ws: Workspace) -> Iterator[None]:
-    """If the block fails, remove the knowledge base, and restore work tree, index and
-    configuration.
-    """
-    require_no_links(ws.places)
-    files = (ws.places.config, ws.places.pin, ws.places.top / ATTRIBUTES)
-    contents = {path: path.read_bytes() if path.is_file() else None for path in files}
-    entries = listing.read_index_entries(ws.places, files)
-    code = ws.read_trigger().branch or ""
-    kb_branch = plumbing.find_kb_branch(ws.places, code)
-    kept_names = {
-        folder: _list_names(folder) | _KEPT_NAMES for folder in (ws.places.shared, ws.places.work_tree_folder)
-    }
-    try:
-        yield
-    except BaseException:  # also if the call was cancelled
-        ws.close()
-        ws.reload_settings()
-        for folder, names in kept_names.items():
-            _remove_all_but(folder, names)
-        _restore_files(contents)
-        with contextlib.suppress(GitFailed):  # the error of the block is more helpful
-            listing.restore_index_entries(ws.places, files, entries)
-        if kb_branch is None:
-            plumbing.forget_kb_branch(ws.places, code)
-        else:
-            plumbing.set_kb_branch(ws.places, code, kb_branch)
-        raise
+def _prefer_remote(ws: Workspace, name: str | None) -> None:
+    """Make the setting `git:` mean this git remote on this machine."""
+    if name and name not in remotes.list_for_reading(ws.places, ws.read_trigger().branch)[:1]:
+        configuration.add_value(ws.places, "vmrag.remote", name)
 
 
-def _list_names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-
-
-def _remove_all_but(folder: Path, names: set[str]) -> None:
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.name not in names:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def _restore_files(contents: Mapping[Path, bytes | None]) -> None:
-    for path, content in contents.items():
-        if content is None:
-            path.unlink(missing_ok=True)
-        elif not path.is_file() or path.read_bytes() != content:
-            write_atomically(path, content)
+def _find_url(ws: Workspace, remote: str) -> str:
+    """Return the URL of a git remote or of another remote, without credentials."""
+    is_git_remote = remote in remotes.list_remotes(ws.places)
+    return remotes.redact_url(remotes.read_url(ws.places, remote) if is_git_remote else remote)

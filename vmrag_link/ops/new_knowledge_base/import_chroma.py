@@ -1,4 +1,7 @@
-"""Read another program's Chroma store as documents and collections."""
+"""Read another program's Chroma store as documents and collections, for the MCP tool `dolt_init`.
+
+Such programs often cut a text into several rows. This module joins these pieces again.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,12 @@ from vmrag_link.index.metadata import HNSW_PREFIX, RESERVED_METADATA
 from vmrag_link.models import Chunking, Collection, Document, Record, content_hash, encode_canonical_json
 from vmrag_link.workspace.documents.collections import require_document_id, require_name
 
-SHORTEST_OVERLAP = 8
+MIN_OVERLAP_CHARACTERS = 8
 """Minimum number of common characters of two consecutive pieces that count as an overlap."""
 
 
 class ForeignRows(Record, frozen=True):
-    """The rows to import."""
+    """The contents of a store, as rows of a knowledge base."""
 
     collections: tuple[Collection, ...] = ()
     documents: tuple[Document, ...] = ()
@@ -33,7 +36,10 @@ class ForeignRows(Record, frozen=True):
 
 
 class _Piece(NamedTuple):
+    """A row of the store: a whole text, or one of the pieces that a text was cut into."""
+
     number: int
+    """The position among the pieces of the text, from 0."""
     text: str
     metadata: dict[str, Any]
 
@@ -102,29 +108,34 @@ def _build_collection(described: ChromaCollection, model: Model, chunking: Chunk
 def _build_documents(
     collection: str, rows: Iterable[tuple[str, str | None, dict[str, Any]]], now: str
 ) -> tuple[list[Document], int]:
-    """Return the documents of a collection's rows, and the number of rows that were left out."""
+    """Return the documents of a collection's rows, and the number of rows that were left out.
+
+    A row with the metadata `source_id`, and possibly `chunk_index`, is a piece of the document with
+    that id. A whole text with the same id is left out.
+    """
     whole: dict[str, _Piece] = {}
     pieces: dict[str, list[_Piece]] = {}
     left_out = 0
-    for row, text, metadata in rows:
-        source, number = metadata.get("source_id"), metadata.get("chunk_index", 0)
-        chunked = isinstance(source, str) and source != "" and isinstance(number, int)
-        name = str(source) if chunked else row
-        if text is None or not _can_name(name):
+    for row_id, text, metadata in rows:
+        source = metadata.get("source_id")
+        number = metadata.get("chunk_index", 0)
+        is_piece = isinstance(source, str) and source != "" and isinstance(number, int)
+        name = str(source) if is_piece else row_id
+        if text is None or not _is_document_id(name):
             left_out += 1
-        elif chunked:
+        elif is_piece:
             pieces.setdefault(name, []).append(_Piece(number, text, metadata))
         else:
             whole[name] = _Piece(0, text, metadata)
     left_out += len(whole.keys() & pieces.keys())
     joined = {}
     for name, pieces_of_name in pieces.items():
-        pieces_of_name.sort(key=lambda entry: entry.number)
+        pieces_of_name.sort(key=lambda piece: piece.number)
         joined[name] = _Piece(0, join_pieces(pieces_of_name), pieces_of_name[0].metadata)
     return [_build_document(collection, name, piece, now) for name, piece in (whole | joined).items()], left_out
 
 
-def _can_name(name: str) -> bool:
+def _is_document_id(name: str) -> bool:
     try:
         require_document_id(name)
     except NameInvalid:
@@ -139,30 +150,30 @@ def join_pieces(pieces: Sequence[_Piece]) -> str:
     an overlap from an accidental match.
     """
     texts = [piece.text for piece in pieces]
-    likely = _join_pieces(texts, SHORTEST_OVERLAP)
+    likely = _join_without_overlaps(texts, MIN_OVERLAP_CHARACTERS)
     expected = pieces[0].metadata.get("content_hash")
-    for text in (likely, _join_pieces(texts, 1), "".join(texts)):
+    for text in (likely, _join_without_overlaps(texts, 1), "".join(texts)):
         if content_hash(text) == expected:
             return text
     return likely
 
 
-def _join_pieces(texts: Sequence[str], shortest: int) -> str:
+def _join_without_overlaps(texts: Sequence[str], min_overlap: int) -> str:
     whole = texts[0]
     for before, text in pairwise(texts):
-        whole += text[_measure_overlap(before, text, shortest) :]
+        whole += text[_measure_overlap(before, text, min_overlap) :]
     return whole
 
 
-def _measure_overlap(before: str, after: str, shortest: int) -> int:
+def _measure_overlap(before: str, after: str, min_overlap: int) -> int:
     """Return the number of characters that end one text and begin the next; 0 if fewer than
-    `shortest`.
+    `min_overlap`.
     """
-    position = before.find(after[:shortest], max(0, len(before) - len(after) + 1))
+    position = before.find(after[:min_overlap], max(0, len(before) - len(after) + 1))
     while position >= 0:
         if after.startswith(before[position:]):
             return len(before) - position
-        position = before.find(after[:shortest], position + 1)
+        position = before.find(after[:min_overlap], position + 1)
     return 0
 
 

@@ -1,8 +1,13 @@
-"""Start the knowledge base of a repository, with its settings file and its first pin."""
+"""Start the knowledge base of a repository, with its settings file and its first pin.
+
+`vmrag init`, the first `vmrag add` and MCP tools call this. Each step checks what exists, so that
+another run finishes one that was killed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from vmrag_link import clock, hints, locks
 from vmrag_link.engines import migrated, opening
@@ -25,16 +30,17 @@ class Start(Record, frozen=True):
     """How the knowledge base of HEAD's code branch starts or continues."""
 
     branch: str | None = None
-    """The KB branch. None means that it gets the name of the code branch."""
+    """The KB branch; None if it gets the name of the code branch."""
     revision: str = ""
-    """The first revision of the branch. Empty means the root."""
+    """The first revision of the branch; empty for the root, which has no documents."""
     detached: bool = False
-    """True for no branch: the revision is pinned by its hash."""
+    """True if the revision is pinned by its hash, without a branch."""
     rows: Write | None = None
     """Rows of the first commit."""
     message: str = ""
+    """The message of the first commit."""
     remote: str = ""
-    """The remote to write into the settings."""
+    """The remote to write into the settings; empty for the default one."""
 
 
 class KnowledgeBaseReport(Record, frozen=True):
@@ -97,8 +103,7 @@ def start_knowledge_base(
     """
     require_no_links(ws.places)
     pinned = plumbing.read_pin_bytes(ws.places)
-    # An unreadable settings file raises an error here, before anything is created.
-    new_engine = engine or ws.config.engine
+    new_engine = engine or ws.config.engine  # raises an error for unreadable settings
     _require_engine(ws, engine)
     cloned = None
     if not new and opening.is_lost(ws.places.kb):
@@ -106,15 +111,81 @@ def start_knowledge_base(
     if not ws.is_initialized and (pinned is not None or (not new and _has_pins(ws))):
         cloned = _clone_remote(ws)
         _require_engine(ws, engine)
-    offers = list_offers(ws) if pinned is None and ws.is_initialized and not ws.find_kb_branch() else ()
+    offers: Sequence[Offer] = ()
+    if pinned is None and ws.is_initialized and not ws.find_kb_branch():
+        offers = list_offers(ws)
     if cloned or start is None:
-        start = None if pinned is not None else _build_start(ws, choose(offers) if offers else None)
+        start = None
+        if pinned is None:
+            offer = choose(offers) if offers else None
+            start = Start(revision=offer.revision if offer else "", detached=ws.read_trigger().branch is None)
     return create_missing_parts(ws, start, cloned=cloned, engine=new_engine, others=offers)
 
 
-def _build_start(ws: Workspace, offer: Offer | None) -> Start:
-    revision = offer.revision if offer else ""
-    return Start(revision=revision, detached=ws.read_trigger().branch is None)
+def create_missing_parts(
+    ws: Workspace,
+    start: Start | None,
+    *,
+    cloned: str | None = None,
+    engine: EngineName = "doltlite",
+    others: Sequence[Offer] = (),
+) -> KnowledgeBaseReport:
+    """Create what a knowledge base needs in this work tree and does not have yet.
+
+    * `start`: the revision to pin; None keeps the pin of the work tree.
+    * `cloned`, `others`: fields of the report.
+    * `engine`: the engine of a new knowledge base.
+
+    Raises the errors of `kb_branches.require_new` and `opening.create_engine`.
+    """
+    had_pin = plumbing.read_pin_bytes(ws.places) is not None
+    if not ws.is_initialized:
+        opening.require_runnable(engine, ws.settings.dolt_access)
+    folder_modes.prepare_folders(ws.places)
+    with locks.hold_exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
+        had_kb = ws.is_initialized
+        if not had_kb:
+            author, access = identity.read_identity(ws.places), ws.settings.dolt_access
+            opening.create_engine(engine, ws.places.kb, author=author, date=clock.now(), access=access).close()
+        untracked = [
+            path for path in (ws.places.config, ws.places.pin) if plumbing.read_blob(ws.places, f":{path.name}") is None
+        ]
+        if start:
+            _create_branch(ws, start)
+            _write_files(ws, start)
+        remote = start.remote if start else ""
+        to_stage = [path for path in untracked if _is_ours(ws, path, remote)]
+        unstaged = [path.name for path in to_stage if not staging.stage_path(ws.places, path)]
+        attributes = pinning.send_to_driver(ws.places)
+    written = [path.name for path in to_stage]
+    if attributes.written:
+        written.append(ATTRIBUTES)
+    if not attributes.staged:
+        unstaged.append(ATTRIBUTES)
+    pin = migrated.read_pin(ws.places.kb, plumbing.read_pin_bytes(ws.places) or b"")
+    return KnowledgeBaseReport(
+        started=not had_kb and not cloned,
+        pinned=not had_pin and had_kb and not cloned,
+        cloned=cloned,
+        kb=str(ws.places.kb),
+        engine=ws.engine.name,
+        revision=pin.dolt_commit,
+        pin=pinning.form_block(pin),
+        written=tuple(written),
+        unstaged=tuple(unstaged),
+        edited=attributes.edited,
+        staged=not unstaged,
+        others=tuple(offer for offer in others if offer.revision != pin.dolt_commit),
+    )
+
+
+def require_no_links(places: Places) -> None:
+    """Refuse symbolic links in place of the files that a knowledge base needs in a work tree.
+
+    Raises `FileFailed`.
+    """
+    require_files(places.config, places.pin, places.top / ATTRIBUTES)
+    require_folders(places.shared, places.work_tree_folder)
 
 
 def _require_engine(ws: Workspace, engine: EngineName | None) -> None:
@@ -128,77 +199,13 @@ def _require_engine(ws: Workspace, engine: EngineName | None) -> None:
         )
 
 
-def require_no_links(places: Places) -> None:
-    """Refuse symbolic links in place of the files that a knowledge base needs in a work tree.
-
-    Raises `FileFailed`.
-    """
-    require_files(places.config, places.pin, places.top / ATTRIBUTES)
-    require_folders(places.shared, places.work_tree_folder)
-
-
-def create_missing_parts(
-    ws: Workspace,
-    start: Start | None,
-    *,
-    cloned: str | None = None,
-    engine: EngineName = "doltlite",
-    others: Sequence[Offer] = (),
-) -> KnowledgeBaseReport:
-    """Create what a knowledge base needs in this work tree and does not have yet (see
-    `start_knowledge_base`).
-
-    Raises the errors of `kb_branches.require_new` and `opening.create_engine`.
-    """
-    pinned = plumbing.read_pin_bytes(ws.places)
-    if not ws.is_initialized:
-        opening.require_runnable(engine, ws.settings.dolt_access)
-    folder_modes.prepare_folders(ws.places)
-    with locks.hold_exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
-        started = not ws.is_initialized
-        if started:
-            now = clock.now()
-            author, access = identity.read_identity(ws.places), ws.settings.dolt_access
-            opening.create_engine(engine, ws.places.kb, author=author, date=now, access=access).close()
-        if start:
-            _create_branch(ws, start)
-        paths = (ws.places.config, ws.places.pin)
-        untracked = [path for path in paths if plumbing.read_blob(ws.places, f":{path.name}") is None]
-        remote = start.remote if start else ""
-        if start:
-            _write_files(ws, start)
-        # The user stages settings that the user wrote.
-        to_stage = [
-            path
-            for path in untracked
-            if path.is_file() and (path == ws.places.pin or own_settings.is_written_by_us(ws, remote=remote))
-        ]
-        unstaged = [path.name for path in to_stage if not staging.stage_path(ws.places, path)]
-        merging = pinning.send_to_driver(ws.places)
-    written = [*(path.name for path in to_stage), *([ATTRIBUTES] if merging.written else [])]
-    unstaged += [] if merging.staged else [ATTRIBUTES]
-    pin = migrated.read_pin(ws.places.kb, plumbing.read_pin_bytes(ws.places) or b"")
-    return KnowledgeBaseReport(
-        started=started and not cloned,
-        pinned=pinned is None and not started and not cloned,
-        cloned=cloned,
-        kb=str(ws.places.kb),
-        engine=ws.engine.name,
-        revision=pin.dolt_commit,
-        pin=pinning.form_block(pin),
-        written=tuple(written),
-        unstaged=tuple(unstaged),
-        edited=merging.edited,
-        staged=not unstaged,
-        others=tuple(offer for offer in others if offer.revision != pin.dolt_commit),
-    )
-
-
 def _has_pins(ws: Workspace) -> bool:
+    """Return whether a commit of any branch or tag has a pin."""
     return any(True for _ in history_pins.read_pins(ws.places, reflogs=False))
 
 
 def _clone_remote(ws: Workspace) -> str:
+    """Fetch the pinned knowledge base, and return the name of its remote."""
     try:
         return clone(ws).remote
     except RemoteError as error:
@@ -218,10 +225,10 @@ def _create_branch(ws: Workspace, start: Start) -> None:
 
     An existing branch was created before a kill, and stays.
     """
-    code = ws.read_trigger().branch or ""
+    code_branch = ws.read_trigger().branch or ""
     if start.detached:
-        if code:
-            plumbing.forget_kb_branch(ws.places, code)
+        if code_branch:
+            plumbing.forget_kb_branch(ws.places, code_branch)
         return
     if start.branch is None:
         name = kb_branches.prepare_branch(ws, ws.resolve_target())
@@ -229,17 +236,16 @@ def _create_branch(ws: Workspace, start: Start) -> None:
         name = start.branch
         if ws.engine.find_branch(name) is None:
             kb_branches.require_new(ws, name)
-        require_free_branch(ws, name, code)
-    root = start.revision or read_root(ws.engine)
-    if ws.engine.find_branch(name) is None:
-        ws.engine.create_branch(name, root)
+        require_free_branch(ws, name, code_branch)
+    first_revision = start.revision or read_root(ws.engine)
     branch = ws.engine.find_branch(name)
-    if start.rows is not None and branch and branch.head == root:
-        now = clock.now()
-        ws.engine.write(name, start.rows, expected=root)
+    if branch is None:
+        ws.engine.create_branch(name, first_revision)
+    if start.rows is not None and (branch is None or branch.head == first_revision):
+        ws.engine.write(name, start.rows, expected=first_revision)
         author = identity.read_identity(ws.places)
-        ws.engine.commit(name, message=start.message, author=author, date=now, expected=root)
-    plumbing.set_kb_branch(ws.places, code, name)
+        ws.engine.commit(name, message=start.message, author=author, date=clock.now(), expected=first_revision)
+    plumbing.set_kb_branch(ws.places, code_branch, name)
 
 
 def _write_files(ws: Workspace, start: Start) -> None:
@@ -249,3 +255,8 @@ def _write_files(ws: Workspace, start: Start) -> None:
     revision = branch.head if branch else start.revision or read_root(ws.engine)
     pinning.write_pin(ws, revision, branch.name if branch else ws.read_trigger().branch or "main", remote=start.remote)
     empty_pin.mark_clone(ws)  # the user has just requested it
+
+
+def _is_ours(ws: Workspace, path: Path, remote: str) -> bool:
+    """Return whether vmrag wrote this file. The user stages settings that the user wrote."""
+    return path.is_file() and (path == ws.places.pin or own_settings.is_written_by_us(ws, remote=remote))
