@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vmrag_link.ops.doctor import committed, indexes, knowledge, machine
+from vmrag_link.ops.doctor import chroma, committed, indexes, knowledge, leftovers, machine
 from vmrag_link.ops.doctor.findings import (
     DoctorReport,
     Finding,
@@ -27,7 +27,7 @@ __all__ = [
 TOPICS = (
     machine.PROGRAMS,
     machine.DISK,
-    machine.LOCKS,
+    leftovers.LOCKS,
     committed.SETTINGS,
     committed.TOOLSETS,
     knowledge.KNOWLEDGE,
@@ -41,12 +41,12 @@ TOPICS = (
     indexes.SOURCES,
     indexes.NOTES,
     indexes.LOCAL_INDEX,
-    indexes.STORES,
-    indexes.SERVER,
+    chroma.STORES,
+    chroma.SERVER,
     indexes.SYNC,
     knowledge.COPIES,
     knowledge.REMOTE,
     knowledge.LINKS,
-    machine.LEFTOVERS,
+    leftovers.LEFTOVERS,
 )
 """In the order of checks and repairs: causes come before their consequences."""

@@ -1,7 +1,7 @@
-"""Check what is committed with the code.
+"""Check for `vmrag doctor` what is committed with the code.
 
-This is the pin in work tree and index, the attributes for vmrag's merge driver, and the settings of
-`.vmrag.yaml`, with overriding values in git's configuration.
+This is the pin (`.dolt-version`) in work tree and index, the line of `.gitattributes` for vmrag's
+merge driver, and the settings of `.vmrag.yaml`, with overriding values in git's configuration.
 """
 
 from __future__ import annotations
@@ -38,33 +38,16 @@ def _check_pin(ws: Workspace) -> Iterator[Finding]:
         is_empty = empty_pin.is_empty(ws)
     if data is not None:
         yield from _check_pin_file(ws, data)
-        if is_empty:
-            yield Finding(
-                "PIN_EMPTY",
-                "note",
-                empty_pin.MESSAGE,
-                hints.suggest_command(empty_pin.REMOVE_PIN, "remove it"),
-                PIN_NAME,
-            )
-    elif is_empty:
-        yield Finding(
-            "PIN_EMPTY",
-            "note",
-            empty_pin.MESSAGE,
-            hints.suggest_command(empty_pin.form_uninstall(ws), "remove it"),
-            PIN_NAME,
-        )
-    elif ws.is_initialized:
+    if is_empty:
+        command = empty_pin.form_uninstall(ws) if data is None else empty_pin.REMOVE_PIN
+        fix = hints.suggest_command(command, "remove it")
+        yield Finding("PIN_EMPTY", "note", empty_pin.MESSAGE, fix, PIN_NAME)
+    elif data is None and ws.is_initialized:
         message = "this commit has no pin, so the knowledge base stays at its revision."
-        yield Finding(
-            "PIN_NOT_THERE",
-            "warning",
-            message,
-            "run 'vmrag pin' to write the pin"
-            if ws.current_revision
-            else "run 'vmrag init --knowledge-base' to create a knowledge base",
-            PIN_NAME,
-        )
+        fix = "run 'vmrag init --knowledge-base' to create a knowledge base"
+        if ws.current_revision:
+            fix = "run 'vmrag pin' to write the pin"
+        yield Finding("PIN_NOT_THERE", "warning", message, fix, PIN_NAME)
 
 
 def _check_pin_file(ws: Workspace, data: bytes) -> Iterator[Finding]:
@@ -86,8 +69,8 @@ def _check_pin_file(ws: Workspace, data: bytes) -> Iterator[Finding]:
         message = "the pin of this working tree is not staged, so the next commit will not contain it."
         yield Finding("PIN_NOT_STAGED", "warning", message, f"run 'git add --force {PIN_NAME}' to stage it", PIN_NAME)
     if ws.is_initialized and not ws.engine.has_revision(pin.dolt_commit):
-        missing = lazy_fetch.unusable_pin(ws, ws.resolve_target())
-        yield Finding("PIN_REVISION_MISSING", "error", missing.message, missing.hint, pin.dolt_commit)
+        problem = lazy_fetch.unusable_pin(ws, ws.resolve_target())
+        yield Finding("PIN_REVISION_MISSING", "error", problem.message, problem.hint, pin.dolt_commit)
 
 
 def _check_attributes(ws: Workspace) -> Iterator[Finding]:
@@ -131,32 +114,37 @@ def _check_settings(ws: Workspace) -> Iterator[Finding]:
     yield from _check_requirement(config.read_settings_file(ws.places.config) or b"")
 
 
+def _form_settings_hint(ws: Workspace, warning: str) -> str:
+    """Return the hint for a warning, which begins with the position of the ignored setting."""
+    for setting in ws.settings.loaded.removed.values():
+        if warning.startswith(setting.place):
+            return f"delete the setting {setting.place}"
+    misspelled = _MISSPELLED.search(warning)
+    if misspelled:
+        name, right_name = misspelled.groups()
+        return f"run 'git config {right_name} \"$(git config {name})\" && git config --unset-all {name}' to rename it"
+    return f"run '{TRUST_COMMAND}' to trust the settings"
+
+
 def _check_requirement(text: bytes) -> Iterator[Finding]:
     """Find settings that an older program cannot read if the file does not require a
     newer version.
     """
     entries = settings_file.read_entries(text, CONFIG_NAME)
-    stated = next((entry for entry in entries if entry.key == "requires"), None)
-    new = next((entry for entry in entries if is_new_setting(entry.key, entry.text or "")), None)
-    if new is None or not is_below((stated.text if stated else "") or "0", SOURCES_VERSION):
+    requirement = next((entry for entry in entries if entry.key == "requires"), None)
+    required_version = (requirement.text if requirement else "") or "0"
+    new_setting = next((entry for entry in entries if is_new_setting(entry.key, entry.text or "")), None)
+    if new_setting is None or not is_below(required_version, SOURCES_VERSION):
         return
-    place = f"{CONFIG_NAME}, line {new.line}"
     message = (
-        f"{place}: versions before {SOURCES_VERSION} do not support this value of {new.key}, and fail in every command."
+        f"{CONFIG_NAME}, line {new_setting.line}: versions before {SOURCES_VERSION} do not support this value of "
+        f"{new_setting.key}, and fail in every command."
     )
     line = f'requires: "{SOURCES_VERSION}"'
-    fix = f"write {line} in line {stated.line}" if stated else f"run 'printf '\\n{line}\\n' >> {CONFIG_NAME}'"
-    yield Finding("VERSION_NOT_REQUIRED", "warning", message, fix, new.key)
-
-
-def _form_settings_hint(ws: Workspace, warning: str) -> str:
-    removed = ws.settings.loaded.removed.values()
-    if place := next((setting.place for setting in removed if warning.startswith(setting.place)), ""):
-        return f"delete the setting {place}"
-    if misspelled := _MISSPELLED.search(warning):
-        name, right_name = misspelled.groups()
-        return f"run 'git config {right_name} \"$(git config {name})\" && git config --unset-all {name}' to rename it"
-    return f"run '{TRUST_COMMAND}' to trust the settings"
+    fix = f"run 'printf '\\n{line}\\n' >> {CONFIG_NAME}'"
+    if requirement:
+        fix = f"write {line} in line {requirement.line}"
+    yield Finding("VERSION_NOT_REQUIRED", "warning", message, fix, new_setting.key)
 
 
 def _check_toolsets(ws: Workspace) -> Iterator[Finding]:

@@ -1,17 +1,22 @@
-"""Run the topics of `vmrag doctor`: check, repair what can be repaired safely, and check again."""
+"""Run the topics of `vmrag doctor`: check, repair what can be repaired safely, and check again.
+
+The other modules of this package define the topics. Each topic has a check, which changes nothing,
+and perhaps repairs, which lose nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from vmrag_link.errors import GitConfigInvalid, VmragError, system_failure
+from vmrag_link.errors import Busy, GitConfigInvalid, VmragError, system_failure
 from vmrag_link.models import Record
 from vmrag_link.workspace import Workspace
 
 Level = Literal["ok", "note", "warning", "error"]
+_LEVELS: tuple[Level, ...] = ("ok", "note", "warning", "error")
 
-DOCTOR = "run 'vmrag doctor --fix' to repair it"
+DOCTOR_HINT = "run 'vmrag doctor --fix' to repair it"
 """The `fix` of a finding that no other command repairs."""
 
 
@@ -52,9 +57,6 @@ class Topic(NamedTuple):
     """The repairs by the code of the finding. Other findings are left to the user."""
 
 
-_LEVELS: tuple[Level, ...] = ("ok", "note", "warning", "error")
-
-
 class TopicReport(Record, frozen=True):
     """A topic and its findings."""
 
@@ -90,12 +92,11 @@ def doctor(ws: Workspace, topics: Sequence[Topic], *, fix: bool = False) -> Doct
     reports = _check_topics(ws, topics)
     if not fix:
         return DoctorReport(_is_healthy(reports), reports)
-    repaired = list(_repair_findings(ws, topics, reports))
-    reports = _check_topics(ws, topics)
-    remaining = {finding for report in reports for finding in report.findings}
-    return DoctorReport(
-        _is_healthy(reports), reports, tuple(repair for repair in repaired if repair.finding not in remaining)
-    )
+    repairs = list(_repair_findings(ws, topics, reports))
+    reports_after = _check_topics(ws, topics)
+    remaining = {finding for report in reports_after for finding in report.findings}
+    repaired = tuple(repair for repair in repairs if repair.finding not in remaining)
+    return DoctorReport(_is_healthy(reports_after), reports_after, repaired)
 
 
 def report_without_git(error: GitConfigInvalid) -> DoctorReport:
@@ -104,17 +105,23 @@ def report_without_git(error: GitConfigInvalid) -> DoctorReport:
     return DoctorReport(False, (TopicReport("git's configuration", "error", (finding,)),))
 
 
+def build_busy(kind: str) -> Busy:
+    """Return the error of a repair of derived files that another process reads."""
+    return Busy(
+        f"another process is reading this {kind}.",
+        hint="run 'vmrag doctor --fix' to repair it when the other process has finished",
+    )
+
+
 def _check_topics(ws: Workspace, topics: Sequence[Topic]) -> tuple[TopicReport, ...]:
-    """Check the topics. An error of several topics (such as unreadable settings) is reported by the
-    first.
-    """
-    seen: set[tuple[str, str]] = set()
+    """Check the topics. A finding of several topics (such as unreadable settings) occurs once."""
+    reported: set[tuple[str, str]] = set()
     reports = []
     for topic in topics:
-        new = [finding for finding in _list_findings(ws, topic) if (finding.code, finding.message) not in seen]
-        seen.update((finding.code, finding.message) for finding in new)
-        worst = max(("ok", *(finding.level for finding in new)), key=_LEVELS.index)
-        reports.append(TopicReport(topic.name, worst, tuple(new)))
+        findings = [finding for finding in _list_findings(ws, topic) if (finding.code, finding.message) not in reported]
+        reported.update((finding.code, finding.message) for finding in findings)
+        level = max(("ok", *(finding.level for finding in findings)), key=_LEVELS.index)
+        reports.append(TopicReport(topic.name, level, tuple(findings)))
     return tuple(reports)
 
 

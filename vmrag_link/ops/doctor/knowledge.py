@@ -1,9 +1,8 @@
-"""Check the knowledge base.
+"""Check the knowledge base for `vmrag doctor`.
 
-This includes unfinished operations, the queue of links, the documents that stay on this machine
-(`system.versioned`: thoughts, chats, evidence), and the remote. The remote must still have what it
-had at the last fetch, which `git push --mirror` from an ordinary clone deletes. The pin must name a
-revision of this knowledge base, and not of another one that was fetched from a remote.
+This includes unfinished operations, the queue of links from git commits to revisions, the documents
+that stay on this machine (setting `system.versioned`), and the remote. The remote must still have
+what it had at the last fetch, because `git push --mirror` from an ordinary clone deletes it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from vmrag_link.errors import KnowledgeLost, PinError, RemoteError, quoted, set_
 from vmrag_link.git import plumbing, refs, remotes, sidecar_repo, transfer
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.journal import CommitEntry, ReplayEntry
-from vmrag_link.ops.doctor.findings import DOCTOR, Finding, Topic
+from vmrag_link.ops.doctor.findings import DOCTOR_HINT, Finding, Topic
 from vmrag_link.ops.links import links
 from vmrag_link.sync import lease
 from vmrag_link.transport import connection, direct_transport, git_transport
@@ -29,15 +28,12 @@ from vmrag_link.workspace.follow import recovery
 from vmrag_link.workspace.follow.sync import sync_to_pin
 from vmrag_link.workspace.remotes import destinations
 
-QUEUE_BYTES = 500_000
-"""Size of the queue for about 8,000 commits. The next `vmrag links` needs some time to process it.
-"""
+MAX_QUEUE_BYTES = 500_000
+"""About 8,000 commits. The next `vmrag links` needs some time to process a longer queue."""
 
 
 def _check_knowledge(ws: Workspace) -> Iterator[Finding]:
-    """Check that it opens with a known schema, and then every page, by the engine's own check (2 ms
-    per MB).
-    """
+    """Check that it can be opened, and then every page, by the engine's own check (2 ms per MB)."""
     if ws.stores_nothing:
         return  # only files of the repository answer
     if not ws.is_initialized:
@@ -49,9 +45,35 @@ def _check_knowledge(ws: Workspace) -> Iterator[Finding]:
     if damage:
         yield Finding("KB_DAMAGED", "error", damage, _form_fetch_hint(ws.engine.folder), str(ws.engine.folder))
     yield from _check_root_branch(ws)
-    yield from _check_uncommitted_note(ws)
+    yield from _check_uncommitted_mark(ws)
     if not damage:
         yield from _check_stored_copies(ws)
+
+
+def _form_fetch_hint(folder: Path) -> str:
+    if (folder / SERVER_FILE).exists():
+        return "run 'dolt fsck' on the server, in the folder of the database"
+    return hints.suggest_command(
+        f"{set_aside(folder)} && vmrag clone", "fetch it again, and keep the old one for what was not pushed"
+    )
+
+
+def _check_root_branch(ws: Workspace) -> Iterator[Finding]:
+    if root := find_correct_root(ws.engine):
+        state = "is at another revision" if ws.engine.find_branch(ROOT_BRANCH) else "does not exist"
+        message = f"the branch {ROOT_BRANCH!r}, which every knowledge base begins with, {state}."
+        yield Finding("ROOT_MISPLACED", "error", message, DOCTOR_HINT, root)
+
+
+def _check_uncommitted_mark(ws: Workspace) -> Iterator[Finding]:
+    mark = ws.engine.folder / UNCOMMITTED_NAME
+    dirty = [branch.name for branch in ws.engine.list_branches() if branch.dirty]
+    if dirty and not mark.exists():
+        message = f"the note for git hooks about uncommitted documents (of {', '.join(dirty)}) is missing."
+        yield Finding("UNCOMMITTED_NOTE", "warning", message, DOCTOR_HINT, str(mark))
+    elif mark.exists() and not dirty:
+        message = "a note for git hooks reports uncommitted documents, but none exist, so commits take longer."
+        yield Finding("UNCOMMITTED_NOTE", "note", message, DOCTOR_HINT, str(mark))
 
 
 def _check_stored_copies(ws: Workspace) -> Iterator[Finding]:
@@ -64,13 +86,6 @@ def _check_stored_copies(ws: Workspace) -> Iterator[Finding]:
             yield Finding(copies.CODE, "note", message, copies.suggest_removal(ws))
 
 
-def _check_root_branch(ws: Workspace) -> Iterator[Finding]:
-    if root := find_correct_root(ws.engine):
-        state = "is at another revision" if ws.engine.find_branch(ROOT_BRANCH) else "does not exist"
-        message = f"the branch {ROOT_BRANCH!r}, which every knowledge base begins with, {state}."
-        yield Finding("ROOT_MISPLACED", "error", message, DOCTOR, root)
-
-
 def _repair_root_branch(ws: Workspace, finding: Finding) -> str:
     engine, root = ws.engine, finding.subject
     branch = engine.find_branch(ROOT_BRANCH)
@@ -81,26 +96,7 @@ def _repair_root_branch(ws: Workspace, finding: Finding) -> str:
     return f"put {ROOT_BRANCH!r} at revision {root[:12]}."
 
 
-def _form_fetch_hint(folder: Path) -> str:
-    if (folder / SERVER_FILE).exists():
-        return "run 'dolt fsck' on the server, in the folder of the database"
-    return hints.suggest_command(
-        f"{set_aside(folder)} && vmrag clone", "fetch it again, and keep the old one for what was not pushed"
-    )
-
-
-def _check_uncommitted_note(ws: Workspace) -> Iterator[Finding]:
-    note = ws.engine.folder / UNCOMMITTED_NAME
-    dirty = [branch.name for branch in ws.engine.list_branches() if branch.dirty]
-    if dirty and not note.exists():
-        message = f"the note for git hooks about uncommitted documents (of {', '.join(dirty)}) is missing."
-        yield Finding("UNCOMMITTED_NOTE", "warning", message, DOCTOR, str(note))
-    elif note.exists() and not dirty:
-        message = "a note for git hooks reports uncommitted documents, but none exist, so commits take longer."
-        yield Finding("UNCOMMITTED_NOTE", "note", message, DOCTOR, str(note))
-
-
-def _repair_uncommitted_note(ws: Workspace, finding: Finding) -> str:
+def _repair_uncommitted_mark(ws: Workspace, finding: Finding) -> str:
     with ws.engine.write_lock("note what is uncommitted"):  # no other process stores documents in the block
         if any(branch.dirty for branch in ws.engine.list_branches()):
             permissions.make_file(Path(finding.subject))
@@ -133,9 +129,11 @@ def _check_journal(ws: Workspace) -> Iterator[Finding]:
 def _check_commit(ws: Workspace, path: Path, entry: CommitEntry) -> Iterator[Finding]:
     git_dir = Path(entry.git_dir)
     is_known = git_dir in refs.list_git_dirs(ws.places)
-    if (is_known and locks.is_held(ws.places._replace(git_dir=git_dir).workspace_lock)) or not path.exists():
+    is_running = is_known and locks.is_held(ws.places._replace(git_dir=git_dir).workspace_lock)
+    if is_running or not path.exists():
         return
-    tree, branch = lease.find_work_tree(git_dir), entry.symbolic.removeprefix(BRANCHES)
+    tree = lease.find_work_tree(git_dir)
+    branch = entry.symbolic.removeprefix(BRANCHES)
     message = f"a commit on {branch!r} in {tree} was interrupted before its revision was pinned."
     if recovery.is_on_branch(ws, entry):
         yield Finding("COMMIT_UNFINISHED", "warning", message, "run 'vmrag sync' to finish it", str(path))
@@ -170,7 +168,7 @@ def _check_links(ws: Workspace) -> Iterator[Finding]:
         size = ws.places.link_queue.stat().st_size
     except FileNotFoundError:
         return
-    if size > QUEUE_BYTES and ws.is_initialized:
+    if size > MAX_QUEUE_BYTES and ws.is_initialized:
         message = f"the queue of links has {size / 1000:.0f} kB, from thousands of commits since it was last processed."
         yield Finding("LINKS_WAITING", "note", message, "run 'vmrag links' to process it", str(ws.places.link_queue))
 
@@ -180,8 +178,8 @@ def _flush_links(ws: Workspace, _: Finding) -> str:
 
 
 def _check_local(ws: Workspace) -> Iterator[Finding]:
-    """Check that the local store is sound, and that all documents are in the place of
-    the setting.
+    """Check that the documents that stay on this machine are undamaged, and in the store of the
+    setting.
     """
     folder = ws.places.local_kb
     if ws.local.exists and (damage := ws.local.engine.find_damage()):
@@ -204,25 +202,26 @@ def _check_copies(ws: Workspace) -> Iterator[Finding]:
     problem = sidecar_repo.find_damage(sidecar_repo.locate_repository(ws.places, store))
     if problem:
         message = f"the git repository {store.name}, which caches fetches from remotes, is damaged: {problem}."
-        yield Finding("REMOTE_COPY_DAMAGED", "warning", message, DOCTOR, str(store))
+        yield Finding("REMOTE_COPY_DAMAGED", "warning", message, DOCTOR_HINT, str(store))
         return
     for key in git_transport.list_copied_remotes(ws.places):
         problem = git_transport.find_copy_damage(ws.places, ws.engine.name, key)
         if problem and not connection.is_in_use(ws.places, key):
             message = f"the copy of a remote is damaged: {problem}."
-            yield Finding("REMOTE_COPY_DAMAGED", "warning", message, DOCTOR, str(ws.places.remotes / key))
+            yield Finding("REMOTE_COPY_DAMAGED", "warning", message, DOCTOR_HINT, str(ws.places.remotes / key))
 
 
 def _rebuild_copy(ws: Workspace, finding: Finding) -> str:
     """Remove the damaged copy, and fetch again from the remotes that had a copy."""
-    path, copied = Path(finding.subject), git_transport.list_copied_remotes(ws.places)
+    path = Path(finding.subject)
+    remote_keys = git_transport.list_copied_remotes(ws.places)
     if path == ws.places.remote_objects:
         sidecar_repo.discard_repository(ws.places, path)
     else:
         connection.remove_copy(ws.places, path.name, timeout=ws.lock_timeout)
     try:
         for address in _list_addresses(ws):
-            if address.key in copied:
+            if address.key in remote_keys:
                 with connection.open_transport(ws.places, ws.engine, address, timeout=ws.lock_timeout) as peer:
                     peer.fetch()
     except RemoteError as error:
@@ -236,19 +235,23 @@ def _check_remote(ws: Workspace) -> Iterator[Finding]:
         return
     yield from _check_root(ws)
     try:
-        known_addresses = [
-            address
-            for address in _list_addresses(ws)
-            if address.peer and git_transport.read_last_commit(ws.places, address.key)
-        ]
-        for address in known_addresses:
-            yield from _check_remote_data(ws, address)
+        for address in _list_addresses(ws):
+            peer = address.peer
+            if not peer or not git_transport.read_last_commit(ws.places, address.key):
+                continue  # it was never contacted, or is not a git remote
+            if transfer.read_remote_ref(ws.places, peer, peer.ref) is None:
+                message = f"{address.text} no longer has the knowledge base, because {peer.ref} was deleted there."
+                yield Finding("REMOTE_LOST", "error", message, DOCTOR_HINT, address.key)
     except RemoteError as error:
         yield Finding("REMOTE_UNREACHABLE", "note", error.message, error.hint)
 
 
 def _check_root(ws: Workspace) -> Iterator[Finding]:
-    pin, root = ws.resolve_target().pin, ws.engine.find_branch(ROOT_BRANCH)
+    """Check that the pin names a revision of this knowledge base, not of an unrelated one that was
+    fetched.
+    """
+    pin = ws.resolve_target().pin
+    root = ws.engine.find_branch(ROOT_BRANCH)
     if pin is None or root is None or not ws.engine.has_revision(pin.dolt_commit):
         return
     if not find_correct_root(ws.engine) and not ws.engine.is_ancestor(root.head, pin.dolt_commit):
@@ -268,13 +271,6 @@ def _list_addresses(ws: Workspace) -> list[Address]:
     return destinations.list_trusted_addresses(ws, destinations.read_stated_remote(ws))
 
 
-def _check_remote_data(ws: Workspace, address: Address) -> Iterator[Finding]:
-    peer = address.peer
-    if peer and transfer.read_remote_ref(ws.places, peer, peer.ref) is None:
-        message = f"{address.text} no longer has the knowledge base, because {peer.ref} was deleted there."
-        yield Finding("REMOTE_LOST", "error", message, DOCTOR, address.key)
-
-
 def _push_back(ws: Workspace, finding: Finding) -> str:
     for address in _list_addresses(ws):
         if address.key == finding.subject:
@@ -288,7 +284,7 @@ def _push_back(ws: Workspace, finding: Finding) -> str:
 KNOWLEDGE = Topic(
     "knowledge base",
     _check_knowledge,
-    {"UNCOMMITTED_NOTE": _repair_uncommitted_note, "ROOT_MISPLACED": _repair_root_branch},
+    {"UNCOMMITTED_NOTE": _repair_uncommitted_mark, "ROOT_MISPLACED": _repair_root_branch},
 )
 JOURNAL = Topic(
     "journal",
