@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from vmrag_link.errors import plural
 from vmrag_link.ops import merge_branches as merging
-from vmrag_link.ops.merge_branches import BulkReport, resolve_bulk
+from vmrag_link.ops.resolve_bulk import BulkReport, resolve_bulk
 from vmrag_link.workspace.history import log
 from vmrag_link.workspace.merge import conflict_rows
 from vmrag_link.workspace.merge.conflict_rows import OpenConflict

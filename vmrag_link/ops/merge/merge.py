@@ -1,4 +1,10 @@
-"""`vmrag merge`: merge another ref, KB branch or revision into HEAD's knowledge base."""
+"""`vmrag merge`: merge another ref, KB branch or revision into HEAD's knowledge base.
+
+A merge with conflicts stays open: its `MergeState` is a file in the git directory, until
+`continue_merge` or `abort_merge` ends it. After a kill, each function here continues with the same
+result. *Stashed* documents are the commit of a branch `vmrag/wip/…`. The `Target` is the revision
+that HEAD pins, with HEAD's KB branch.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +19,7 @@ from vmrag_link.git import plumbing, staging
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.merging import replay
 from vmrag_link.merging.choices import Choice, Decisions
-from vmrag_link.merging.revisions import MergeOutcome, Signature, merge_revisions
+from vmrag_link.merging.revisions import Signature, merge_revisions
 from vmrag_link.merging.threeway import MergeResult, convert_to_rows
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, ChangeCounts, KbBranch, Record, WorkingSet
@@ -69,7 +75,8 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
     `EngineFailed` for unrelated histories, and the errors of `writing.require_writable`.
     """
     target = require_mergeable(ws)
-    if aside := find_aside_branch(ws, source) or stash_abandoned(ws, target, source):
+    aside = find_aside_branch(ws, source) or stash_abandoned(ws, target, source)
+    if aside:
         return merge_aside(ws, target, aside)
     abandoned = _find_abandoned(ws, target, source)
     theirs = resolve_rev(ws, source)
@@ -83,118 +90,6 @@ def merge(ws: Workspace, source: str, *, commit: bool = True) -> MergeReport:
     elif branch and branch.dirty and branch != target.kb_branch:
         ws.progress.note(f"Uncommitted documents of {source!r} were not merged. Commit them first.")
     return msgspec.structs.replace(report, code_behind=sides.is_code_behind(ws, source, theirs))
-
-
-def stash_abandoned(ws: Workspace, target: Target, source: str) -> KbBranch | None:
-    """Stash the uncommitted documents of an abandoned KB branch, so that they can be merged here.
-
-    The branch stays, without them. Return None if there are none, or if they are based on committed
-    documents that the target does not contain.
-    """
-    abandoned = _find_abandoned(ws, target, source)
-    if abandoned is None or not ws.engine.is_ancestor(abandoned.head, target.revision):
-        return None
-    with ws.sync_context.without_copy(abandoned.name, abandoned.head):
-        name = replay.put_aside(ws.engine, ws.journal, abandoned, timeout=ws.lock_timeout)
-    return find_aside_branch(ws, name)
-
-
-def _find_abandoned(ws: Workspace, target: Target, source: str) -> KbBranch | None:
-    return next((branch for branch in kb_branches.list_abandoned(ws, target) if branch.name == source), None)
-
-
-def find_aside_branch(ws: Workspace, source: str) -> KbBranch | None:
-    """Return the branch with this name if it contains stashed documents.
-
-    Raises `NameInvalid` for another reserved name.
-    """
-    branch = ws.engine.find_branch(source) if is_reserved(source) else None
-    if branch and not source.startswith(ASIDE_PREFIX):
-        raise NameInvalid(
-            f"{source!r} is a reserved branch without documents to merge.",
-            hint="run 'vmrag branch' to list the KB branches",
-            branch=source,
-        )
-    return branch
-
-
-def merge_aside(ws: Workspace, target: Target, aside: KbBranch, *, decisions: Decisions | None = None) -> MergeReport:
-    """Restore stashed documents, uncommitted, and delete their branch."""
-    base, symbolic = find_aside_base(ws, aside), target.trigger.symbolic or ""
-    decided = _copy_decisions(decisions)
-    state = MergeState(
-        kind="aside",
-        source=aside.name,
-        base=base,
-        ours=target.revision,
-        theirs=aside.head,
-        symbolic=symbolic,
-        commit=False,
-        decisions=decided,
-    )
-    return _advance_merge(ws, target, state)
-
-
-def find_aside_base(ws: Workspace, aside: KbBranch) -> str:
-    """Return the revision that the documents were uncommitted on."""
-    return ws.engine.read_revision(aside.head).parents[0]
-
-
-def _copy_decisions(decisions: Decisions | None) -> dict[str, dict[str, Choice]]:
-    return {name: dict(choices) for name, choices in (decisions or {}).items()}
-
-
-def require_mergeable(ws: Workspace) -> Target:
-    """Return the target of a merge.
-
-    Raises `MergeConflict` while another merge is open, and the errors of
-    `writing.require_writable`.
-    """
-    target = writing.require_writable(ws)
-    merge_state.refuse_if_open(ws)
-    return target
-
-
-def merge_revision(
-    ws: Workspace,
-    target: Target,
-    source: str,
-    *,
-    base: str,
-    theirs: str,
-    commit: bool = True,
-    decisions: Decisions | None = None,
-    signature: Signature | None = None,
-) -> MergeReport:
-    """Merge a revision from a given base, with `decisions` about the conflicts.
-
-    Raises `Uncommitted`.
-    """
-    if target.kb_branch and target.kb_branch.dirty:
-        raise Uncommitted(
-            "cannot merge: uncommitted documents would mix with the result.",
-            hint="run 'vmrag commit' to commit the documents",
-            local_changes=count_local_changes(ws.engine, target.kb_branch),
-        )
-    ours = target.revision
-    symbolic = target.trigger.symbolic or ""
-    state = MergeState(
-        kind="merge",
-        source=source,
-        base=base,
-        ours=ours,
-        theirs=theirs,
-        symbolic=symbolic,
-        commit=commit,
-        decisions=_copy_decisions(decisions),
-    )
-    if theirs in (base, ours):
-        # Stage the pin, because an earlier merge may have been killed before it did so.
-        staged = staging.stage_path(ws.places, ws.places.pin) if ws.places.pin.exists() else True
-        return msgspec.structs.replace(_build_report(state, "already_up_to_date", ours), staged=staged)
-    if ours == base and commit:
-        return _pin_result(ws, target, state, theirs)
-    return _advance_merge(ws, target, state, signature)
 
 
 def continue_merge(ws: Workspace, signature: Signature | None = None) -> MergeReport:
@@ -235,15 +130,16 @@ def abort_merge(ws: Workspace) -> MergeReport:
             hint=plumbing.suggest_finish(busy) if busy else "run 'git checkout HEAD -- .dolt-version' to abort it",
         )
     report = _build_report(state, "aborted", state.ours)
-    name = plumbing.find_kb_branch(ws.places, state.symbolic.removeprefix(BRANCHES))
-    branch = (
-        ws.find_kb_branch() if merge_state.is_at_start(ws, state) else ws.engine.find_branch(name) if name else None
-    )
-    branch = branch if state.written else None
+    is_at_start = merge_state.is_at_start(ws, state)
+    branch = None
+    if state.written and is_at_start:
+        branch = ws.find_kb_branch()
+    elif state.written and (name := plumbing.find_kb_branch(ws.places, state.symbolic.removeprefix(BRANCHES))):
+        branch = ws.engine.find_branch(name)
     if branch is None or not branch.dirty:
         merge_state.clear_merge(ws)
         return report
-    if not merge_state.is_at_start(ws, state) or branch.head != state.ours:
+    if not is_at_start or branch.head != state.ours:
         merge_state.clear_merge(ws)
         return msgspec.structs.replace(report, notes=(f"The result stays on {branch.name!r}, uncommitted.",))
     copy = ws.sync_context.without_copy(branch.name, branch.head)
@@ -256,58 +152,177 @@ def abort_merge(ws: Workspace) -> MergeReport:
     )
 
 
+def stash_abandoned(ws: Workspace, target: Target, source: str) -> KbBranch | None:
+    """Stash the uncommitted documents of an abandoned KB branch, so that they can be merged here.
+
+    The branch stays, without them. Return None if there are none, or if they are based on committed
+    documents that the target does not contain.
+    """
+    abandoned = _find_abandoned(ws, target, source)
+    if abandoned is None or not ws.engine.is_ancestor(abandoned.head, target.revision):
+        return None
+    with ws.sync_context.without_copy(abandoned.name, abandoned.head):
+        name = replay.put_aside(ws.engine, ws.journal, abandoned, timeout=ws.lock_timeout)
+    return find_aside_branch(ws, name)
+
+
+def find_aside_branch(ws: Workspace, source: str) -> KbBranch | None:
+    """Return the branch with this name if it contains stashed documents.
+
+    Raises `NameInvalid` for another reserved name.
+    """
+    branch = ws.engine.find_branch(source) if is_reserved(source) else None
+    if branch and not source.startswith(ASIDE_PREFIX):
+        raise NameInvalid(
+            f"{source!r} is a reserved branch without documents to merge.",
+            hint="run 'vmrag branch' to list the KB branches",
+            branch=source,
+        )
+    return branch
+
+
+def merge_aside(ws: Workspace, target: Target, aside: KbBranch, *, decisions: Decisions | None = None) -> MergeReport:
+    """Restore stashed documents, uncommitted, and delete their branch."""
+    state = MergeState(
+        kind="aside",
+        source=aside.name,
+        base=find_aside_base(ws, aside),
+        ours=target.revision,
+        theirs=aside.head,
+        symbolic=target.trigger.symbolic or "",
+        commit=False,
+        decisions=_copy_decisions(decisions),
+    )
+    return _advance_merge(ws, target, state)
+
+
+def find_aside_base(ws: Workspace, aside: KbBranch) -> str:
+    """Return the revision that the documents were uncommitted on."""
+    return ws.engine.read_revision(aside.head).parents[0]
+
+
+def require_mergeable(ws: Workspace) -> Target:
+    """Return the target that others are merged into.
+
+    Raises `MergeConflict` while another merge is open, and the errors of
+    `writing.require_writable`.
+    """
+    target = writing.require_writable(ws)
+    merge_state.refuse_if_open(ws)
+    return target
+
+
+def merge_revision(
+    ws: Workspace,
+    target: Target,
+    source: str,
+    *,
+    base: str,
+    theirs: str,
+    commit: bool = True,
+    decisions: Decisions | None = None,
+    signature: Signature | None = None,
+) -> MergeReport:
+    """Merge the revision `theirs` from a given base, with `decisions` about the conflicts.
+
+    `source` is its name in messages. Without `commit`, the result becomes uncommitted documents. A
+    default `signature` depends only on the revisions and decisions. Raises `Uncommitted`.
+    """
+    if target.kb_branch and target.kb_branch.dirty:
+        raise Uncommitted(
+            "cannot merge: uncommitted documents would mix with the result.",
+            hint="run 'vmrag commit' to commit the documents",
+            local_changes=count_local_changes(ws.engine, target.kb_branch),
+        )
+    ours = target.revision
+    state = MergeState(
+        kind="merge",
+        source=source,
+        base=base,
+        ours=ours,
+        theirs=theirs,
+        symbolic=target.trigger.symbolic or "",
+        commit=commit,
+        decisions=_copy_decisions(decisions),
+    )
+    if theirs in (base, ours):
+        # Stage the pin, because an earlier merge may have been killed before it did so.
+        staged = staging.stage_path(ws.places, ws.places.pin) if ws.places.pin.exists() else True
+        return msgspec.structs.replace(_build_report(state, "already_up_to_date", ours), staged=staged)
+    if ours == base and commit:
+        return _pin_result(ws, target, state, theirs)
+    return _advance_merge(ws, target, state, signature)
+
+
+def _find_abandoned(ws: Workspace, target: Target, source: str) -> KbBranch | None:
+    """Return the abandoned KB branch with this name, if it has uncommitted documents."""
+    return next((branch for branch in kb_branches.list_abandoned(ws, target) if branch.name == source), None)
+
+
+def _copy_decisions(decisions: Decisions | None) -> dict[str, dict[str, Choice]]:
+    return {name: dict(choices) for name, choices in (decisions or {}).items()}
+
+
 def _advance_merge(ws: Workspace, target: Target, state: MergeState, signature: Signature | None = None) -> MergeReport:
+    """Continue as far as the decisions allow, and report a conflict, or the uncommitted or pinned
+    result.
+    """
     merged = merge_state.apply_decisions(ws, state)
-    signature = signature or state.build_signature(ws.engine, joins=True)
     if merged.conflicts:
         merge_state.save_merge(ws, state)
         conflicts = tuple(conflict.id for conflict in merged.conflicts)
         return msgspec.structs.replace(_build_report(state, "conflict", None), conflicts=conflicts)
     if not state.commit and not state.written:
         return _write_result(ws, state)
-    outcome = _compute_result(ws, target, state, signature)
-    assert outcome.revision is not None  # noqa: S101  there are no conflicts
-    return _pin_result(ws, target, state, outcome.revision)
+    signature = signature or state.build_signature(ws.engine, joins=True)
+    branch = target.kb_branch
+    working = WorkingSet(branch.name) if branch and branch.dirty else None
+    commit_result = _commit_written if state.written else _commit_merged
+    return _pin_result(ws, target, state, commit_result(ws, state, working, signature))
 
 
-def _compute_result(ws: Workspace, target: Target, state: MergeState, signature: Signature | None) -> MergeOutcome:
-    dirty = target.kb_branch is not None and target.kb_branch.dirty
-    working = WorkingSet(target.kb_branch.name) if target.kb_branch and dirty else None
-    if not state.written:
-        return merge_revisions(
-            ws.engine,
-            base=state.base,
-            ours=state.ours,
-            theirs=state.theirs,
-            joins=True,
-            decisions=state.decisions,
-            working=working,
-            signature=signature,
-            derived=twins.build_derived(ws),
-        )
-    # The uncommitted documents are the result. The user may have edited them. Without any, our side
-    # must already contain the result.
+def _commit_merged(ws: Workspace, state: MergeState, working: WorkingSet | None, signature: Signature | None) -> str:
+    """Merge, and return the revision of the result, which includes the documents of `working`."""
+    outcome = merge_revisions(
+        ws.engine,
+        base=state.base,
+        ours=state.ours,
+        theirs=state.theirs,
+        joins=True,
+        decisions=state.decisions,
+        working=working,
+        signature=signature,
+        derived=twins.build_derived(ws),
+    )
+    assert outcome.revision is not None  # noqa: S101  the caller found no conflict
+    return outcome.revision
+
+
+def _commit_written(ws: Workspace, state: MergeState, working: WorkingSet | None, signature: Signature | None) -> str:
+    """Commit the result that an earlier call wrote, and that the user may have edited.
+
+    Raises `MergeConflict` if there are no uncommitted documents (any longer).
+    """
+    # Without uncommitted documents, our side must already contain the result.
     if working is None and not _merge_into(ws, state, state.ours).is_empty:
         raise MergeConflict(
             f"the uncommitted result of the merge of {state.source} no longer exists.",
             hint="run 'vmrag merge --abort', then merge again",
         )
-    rows = [convert_to_rows(ws.engine.diff(state.ours, working))] if working else []
-    message_signature = signature or Signature.from_inputs(
-        ws.engine, base=state.base, ours=state.ours, theirs=state.theirs, joins=True
-    )
-    revision = ws.engine.commit_onto(
+    if signature is None:
+        signature = Signature.from_inputs(ws.engine, base=state.base, ours=state.ours, theirs=state.theirs, joins=True)
+    return ws.engine.commit_onto(
         state.ours,
-        rows,
+        [convert_to_rows(ws.engine.diff(state.ours, working))] if working else [],
         joining=state.theirs,
-        message=message_signature.message,
-        author=message_signature.author,
-        date=message_signature.date,
+        message=signature.message,
+        author=signature.author,
+        date=signature.date,
     )
-    return MergeOutcome(revision)
 
 
 def _merge_into(ws: Workspace, state: MergeState, ours: At) -> MergeResult:
+    """Return what the merge changes in the documents at `ours`."""
     derived = twins.build_derived(ws)
     return three_way(
         ws.engine, base=state.base, ours=ours, theirs=state.theirs, decisions=state.decisions, derived=derived
@@ -333,33 +348,31 @@ def _write_result(ws: Workspace, state: MergeState) -> MergeReport:
     written = writing.write_rows(ws, plan_rows, f"merge {state.source}")
     if state.kind == "aside":
         aside = ws.engine.find_branch(state.source)
-        if (
-            aside and aside.head == state.theirs and not is_memory_branch(aside.name)
-        ):  # replay keeps it for other revisions
+        # A checkout to other revisions needs a memory branch again.
+        if aside and aside.head == state.theirs and not is_memory_branch(aside.name):
             ws.engine.delete_branch(aside.name, expected=aside.head)
         merge_state.clear_merge(ws)
     else:
         merge_state.save_merge(ws, msgspec.structs.replace(state, written=True))
     branch = ws.find_kb_branch()
-    changes = (
-        ws.engine.count_changes(state.ours, WorkingSet(branch.name))
-        if branch and branch.head == state.ours
-        else ChangeCounts()
-    )
+    changes = ChangeCounts()
+    if branch and branch.head == state.ours:
+        changes = ws.engine.count_changes(state.ours, WorkingSet(branch.name))
     return msgspec.structs.replace(
         _build_report(state, "uncommitted", state.ours), changes=changes, pending=written.pending
     )
 
 
 def _pin_result(ws: Workspace, target: Target, state: MergeState, revision: str) -> MergeReport:
-    pinned = go_to(ws, revision, trigger=target.trigger)
+    """Pin the result, unless HEAD or the pin moved since `target` was read, and close the merge."""
+    pin_report = go_to(ws, revision, trigger=target.trigger)
     merge_state.clear_merge(ws)
     return msgspec.structs.replace(
         _build_report(state, "fast_forward" if revision == state.theirs else "merge", revision),
         changes=ws.engine.count_changes(state.ours, revision),
-        pin=pinned.pin,
-        staged=pinned.staged,
-        pending=pinned.pending,
+        pin=pin_report.pin,
+        staged=pin_report.staged,
+        pending=pin_report.pending,
     )
 
 

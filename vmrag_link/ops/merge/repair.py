@@ -1,6 +1,7 @@
-"""`vmrag merge --repair COMMIT`: merge the knowledge that a code commit dropped.
+"""`vmrag merge --repair COMMIT`: merge the documents that a code commit dropped.
 
-Such a commit is merged where no driver merges pins, for example on a hosting service.
+A hosting service merges code without vmrag's merge driver, so the merge commit pins the revision of
+one parent only. The documents of the other parent, a *side* here, are then missing.
 """
 
 from __future__ import annotations
@@ -15,28 +16,27 @@ from vmrag_link.workspace.history.ranges import find_base, find_pinned_unless_lo
 
 
 class DroppedSide(NamedTuple):
-    """The revision `theirs` that a `parent` of a commit pins and a later revision lacks. It is
-    merged from `base`.
-    """
+    """A parent of a code commit whose pinned revision a later revision lacks."""
 
     parent: str
+    """The parent's git commit."""
     base: str
+    """The base for a merge of `theirs`."""
     theirs: str
+    """The revision that the parent pins."""
 
 
 def repair_commit(ws: Workspace, commit: str) -> MergeReport:
-    """Merge one pin of the commit's parents that the present knowledge base lacks. Call it again
-    for more.
+    """Merge one revision that the commit's parents pin and the present one lacks.
 
-    Raises `GitReferenceMissing`, `PinRevisionMissing`, and the errors of `merge.merge`.
+    Call it again for more. The result is `already_up_to_date` if nothing is missing. Raises
+    `GitReferenceMissing`, `PinRevisionMissing`, and the errors of `merge.merge`.
     """
     target = require_mergeable(ws)
-    present = target.revision
-    side = find_dropped_side(ws, plumbing.resolve_commit(ws.places, commit), present)
+    ours = target.revision
+    side = find_dropped_side(ws, plumbing.resolve_commit(ws.places, commit), ours)
     if side is None:
-        return MergeReport(
-            result="already_up_to_date", source=commit, base=present, ours=present, theirs=present, revision=present
-        )
+        return MergeReport(result="already_up_to_date", source=commit, base=ours, ours=ours, theirs=ours, revision=ours)
     source = f"{commit} (its parent {side.parent[:10]})"
     return merge_revision(ws, target, source, base=side.base, theirs=side.theirs)
 
@@ -46,40 +46,38 @@ def find_dropped_side(ws: Workspace, commit: str, revision: str) -> DroppedSide 
 
     `commit` is a full hash. Raises `PinRevisionMissing` and the errors of `find_base`.
     """
-    sides = _read_sides(ws, pin_merge.list_parents(ws.places, commit), revision)
-    for parent, theirs in sides.items():
+    revisions_by_parent = _read_parents(ws, commit, revision)
+    for parent, theirs in revisions_by_parent.items():
         if ws.engine.is_ancestor(theirs, revision):
             continue
-        base = _find_base(ws, revision, commit, sides, parent)
+        if len(set(revisions_by_parent.values())) > 1:
+            other_parent = next(other for other in revisions_by_parent if other != parent)
+            base = find_base(ws, revision, theirs, (parent, other_parent))  # the pin at git's merge base
+        else:
+            base = find_base(ws, _read_committed(ws, commit) or revision, theirs)
         if base != theirs:  # otherwise the side did not move, so there is nothing to merge
             return DroppedSide(parent, base, theirs)
     return None
 
 
-def _read_sides(ws: Workspace, parents: list[str], present: str) -> dict[str, str]:
-    """Return the revisions that the parents pin, by commit.
+def _read_parents(ws: Workspace, commit: str, revision: str) -> dict[str, str]:
+    """Return the revisions that the parents of a commit pin, by parent.
 
     Unreadable pins are ignored. A missing revision is included, because it may be the dropped one,
-    unless the revision `present` accepts its loss.
+    unless `revision` accepts its loss.
     """
-    pins_by_commit = {
-        commit: try_read_pin(ws.places.kb, data) for commit, data in history.read_pins(ws.places, parents).items()
-    }
-    revisions = (
-        (parent, find_pinned_unless_lost(ws, parent, present)) for parent in parents if pins_by_commit.get(parent)
-    )
-    return {parent: revision for parent, revision in revisions if revision}
+    parents = pin_merge.list_parents(ws.places, commit)
+    pins_by_parent = history.read_pins(ws.places, parents)
+    revisions = {}
+    for parent in parents:
+        if try_read_pin(ws.places.kb, pins_by_parent.get(parent)):
+            pinned = find_pinned_unless_lost(ws, parent, revision)
+            if pinned:
+                revisions[parent] = pinned
+    return revisions
 
 
-def _find_base(ws: Workspace, revision: str, commit: str, sides: dict[str, str], parent: str) -> str:
-    """Return the base for a parent's pin, which is the pin at git's merge base.
-
-    If all sides pin the same revision, it is what the commit kept of it.
-    """
-    theirs = sides[parent]
-    if len(set(sides.values())) > 1:
-        other = next(side for side in sides if side != parent)
-        return find_base(ws, revision, theirs, (parent, other))
-    committed_pin = try_read_pin(ws.places.kb, history.read_pins(ws.places, [commit]).get(commit))
-    is_known = committed_pin is not None and ws.engine.has_revision(committed_pin.dolt_commit)
-    return find_base(ws, committed_pin.dolt_commit if committed_pin and is_known else revision, theirs)
+def _read_committed(ws: Workspace, commit: str) -> str | None:
+    """Return the revision that the commit itself pins, if the knowledge base has it."""
+    pin = try_read_pin(ws.places.kb, history.read_pins(ws.places, [commit]).get(commit))
+    return pin.dolt_commit if pin and ws.engine.has_revision(pin.dolt_commit) else None
