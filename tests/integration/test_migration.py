@@ -22,7 +22,8 @@ from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, Uncommitted
 from vmrag_link.models import Collection, Project, RevisionInfo
 from vmrag_link.ops.migrate import references
-from vmrag_link.ops.migrate.carry import CarriedRevisions, MigrationPlan, carry_revisions, plan_migration
+from vmrag_link.ops.migrate.copy_revisions import CopiedRevisions, copy_revisions
+from vmrag_link.ops.migrate.plan import MigrationPlan, plan_migration
 from vmrag_link.pin import Pin
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace.remotes import revision_map
@@ -91,7 +92,7 @@ def planned(engine: Engine) -> MigrationPlan:
     return plan_migration(engine, [])
 
 
-def carried(old: Engine, folder: Path, *, to: EngineName | None = None) -> tuple[Engine, CarriedRevisions]:
+def carried(old: Engine, folder: Path, *, to: EngineName | None = None) -> tuple[Engine, CopiedRevisions]:
     """The history in a new knowledge base of the other engine."""
     what = planned(old)
     info = old.read_revision(what.root)
@@ -99,8 +100,8 @@ def carried(old: Engine, folder: Path, *, to: EngineName | None = None) -> tuple
         new = opening.open_engine(folder)
     else:
         new = opening.create_engine(to or OTHER[old.name], folder, author=info.author, date=info.date, origin=what.root)
-    result = carry_revisions(old, new, what, folder.with_name(f"{folder.name}.made"), QUIET)
-    references.transfer_names(old, new, what, result.entries)
+    result = copy_revisions(old, new, what, folder.with_name(f"{folder.name}.made"), QUIET)
+    references.transfer_names(old, new, what, result.by_name)
     return new, result
 
 
@@ -123,10 +124,10 @@ def test_migrated_history_has_equal_revisions_in_both_directions(old: Engine, tm
     with closing(migrated):
         back, again = carried(migrated, tmp_path / "back")
         with closing(back):
-            assert set(planned(old).revisions) | {root(old)} == set(result.entries)
-            assert set(history.heads) <= set(result.entries)
-            for name, entry in result.entries.items():
-                last = again.entries[entry.revision]
+            assert set(planned(old).revisions) | {root(old)} == set(result.by_name)
+            assert set(history.heads) <= set(result.by_name)
+            for name, entry in result.by_name.items():
+                last = again.by_name[entry.revision]
                 assert rows(old, name) == rows(migrated, entry.revision) == rows(back, last.revision)
                 assert (
                     contents.read_row_set(migrated, entry.revision).fingerprint == entry.fingerprint == last.fingerprint
@@ -139,15 +140,15 @@ def test_migrated_history_has_equal_revisions_in_both_directions(old: Engine, tm
                     back.read_revision(last.revision),
                 )
                 assert len(set(map(signature, infos))) == 1
-                mapped = tuple(result.entries[parent].revision for parent in infos[0].parents)
+                mapped = tuple(result.by_name[parent].revision for parent in infos[0].parents)
                 assert mapped == infos[1].parents
-                assert tuple(again.entries[parent].revision for parent in mapped) == infos[2].parents
+                assert tuple(again.by_name[parent].revision for parent in mapped) == infos[2].parents
             heads = {branch.name: branch.head for branch in old.list_branches() if not branch.name.startswith("vmrag")}
             for name, head in heads.items():
-                assert migrated.find_branch(name).head == result.entries[head].revision  # type: ignore[union-attr]
-            assert migrated.find_unreachable(entry.revision for entry in result.entries.values()) == []
+                assert migrated.find_branch(name).head == result.by_name[head].revision  # type: ignore[union-attr]
+            assert migrated.find_unreachable(entry.revision for entry in result.by_name.values()) == []
             # Both earlier names of a revision are also mapped.
-            assert revision_map.read_map(back).keys() == {*again.entries, *result.entries}
+            assert revision_map.read_map(back).keys() == {*again.by_name, *result.by_name}
 
 
 def test_equal_histories_become_equal_revisions_on_two_machines(old: Engine, tmp_path: Path) -> None:
@@ -157,7 +158,7 @@ def test_equal_histories_become_equal_revisions_on_two_machines(old: Engine, tmp
         new, result = carried(old, folder)
         with closing(new):
             branches = {branch.name: branch.head for branch in new.list_branches() if branch.name != "vmrag_keep"}
-            found_values.append((result.entries, branches))
+            found_values.append((result.by_name, branches))
     assert found_values[0] == found_values[1]
 
 
@@ -200,12 +201,12 @@ def test_run_that_was_stopped_is_gone_on_with(old: Engine, tmp_path: Path) -> No
     with closing(new):
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
-                carry_revisions(old, new, what, notes, Stopping(0))
+                copy_revisions(old, new, what, notes, Stopping(0))
             with notes.open("a") as file:
                 file.write("0123 cut o")
-        result = carry_revisions(old, new, what, notes, QUIET)
-    assert result.entries == expected.entries
-    assert result.new == len(what.revisions) - 2
+        result = copy_revisions(old, new, what, notes, QUIET)
+    assert result.by_name == expected.by_name
+    assert result.made == len(what.revisions) - 2
 
 
 def test_second_migration_carries_only_new_revisions(old: Engine, tmp_path: Path) -> None:
@@ -220,10 +221,10 @@ def test_second_migration_carries_only_new_revisions(old: Engine, tmp_path: Path
     new, second = carried(old, tmp_path / "new")
     with closing(new):
         assert new.find_branch(topic.name) is None
-        assert new.find_unreachable([second.entries[topic.head].revision]) == []
-        assert (second.new, second.entries.keys() - first.entries.keys()) == (1, {later})
-        assert new.find_branch("main").head == second.entries[later].revision  # type: ignore[union-attr]
-        assert revision_map.read_map(new) == second.entries
+        assert new.find_unreachable([second.by_name[topic.head].revision]) == []
+        assert (second.made, second.by_name.keys() - first.by_name.keys()) == (1, {later})
+        assert new.find_branch("main").head == second.by_name[later].revision  # type: ignore[union-attr]
+        assert revision_map.read_map(new) == second.by_name
 
 
 def test_uncommitted_documents_stop_it_by_name(old: Engine) -> None:
@@ -239,9 +240,9 @@ def test_revision_that_came_out_otherwise_is_not_taken(
     History(old, 2)
     what, info = planned(old), old.read_revision(root(old))
     new = opening.create_engine(OTHER[old.name], tmp_path / "kb", author=info.author, date=info.date, origin=what.root)
-    monkeypatch.setattr("vmrag_link.ops.migrate.carry._batch_documents", lambda documents: iter(()))
+    monkeypatch.setattr("vmrag_link.ops.migrate.copy_revisions._batch_documents", lambda documents: iter(()))
     with closing(new), pytest.raises(EngineFailed):
-        carry_revisions(old, new, what, tmp_path / "made", QUIET)
+        copy_revisions(old, new, what, tmp_path / "made", QUIET)
 
 
 # -- a foreign map
@@ -259,7 +260,7 @@ def moved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, re
         History(engine, 11)
         new, result = carried(engine, tmp_path / "new")
     with closing(new):
-        yield new, result.entries
+        yield new, result.by_name
 
 
 def refused(

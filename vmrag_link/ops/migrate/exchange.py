@@ -1,7 +1,7 @@
-"""Replace a knowledge base by that of another engine, and back. One rename decides.
+"""Replace the files of a knowledge base by those of another engine, and back.
 
-Both are in one folder for a moment. The file of the embedded engine decides which one is used
-(`engines.base.detect_engine`), so it is moved in last or moved out first. After a kill, the next
+Both are in one folder for a moment. The database file decides which one is used
+(`engines.base.detect_engine`), so it is moved in last and moved out first. After a kill, the next
 migration reverts an exchange that had not moved this file, and finishes one that had.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -24,8 +24,10 @@ from vmrag_link.paths import Places
 _FORMAT = 1
 _MAX_BYTES = 1 << 20
 
-_DECISIVE: dict[EngineName, Sequence[str]] = {"doltlite": (DOLTLITE_FILE,), "dolt": (DOLT_FOLDER, SERVER_FILE)}
-_BESIDE: dict[EngineName, Sequence[str]] = {
+_DATABASE_NAMES: dict[EngineName, Sequence[str]] = {"doltlite": (DOLTLITE_FILE,), "dolt": (DOLT_FOLDER, SERVER_FILE)}
+"""The files of an engine's knowledge base that decide which engine is used."""
+
+_OTHER_NAMES: dict[EngineName, Sequence[str]] = {
     "doltlite": ("compacted", "extent", migrated.MAP_NAMES["doltlite"]),
     "dolt": ("remotes.json", migrated.MAP_NAMES["dolt"]),
 }
@@ -39,13 +41,13 @@ class RewrittenFile(Record, frozen=True):
     after: str
 
 
-class MigrationState(Record, frozen=True):
+class MigrationState(Record, frozen=True, rename={"new_folder": "carried"}):
     """A migration whose exchange has begun, with the data to undo it."""
 
     origin: EngineName
     to: EngineName
-    carried: str
-    """The name of the folder with the new knowledge base."""
+    new_folder: str
+    """The name of the folder with the copies of the revisions."""
     stage: Literal["exchanging", "done", "undoing"]
     """`exchanging` and `undoing` until the knowledge bases are exchanged and the work tree is
     updated.
@@ -96,9 +98,8 @@ def list_unneeded(places: Places) -> list[Path]:
     Without it, a stopped migration starts from the beginning, and none can be undone.
     """
     state = read_state(places)
-    if locks.read_holder(lock_path(places)) or (state and state.stage != "done") or not places.migration.exists():
-        return []
-    return sorted(places.migration.iterdir())
+    is_in_progress = locks.read_holder(lock_path(places)) or (state and state.stage != "done")
+    return sorted(places.migration.iterdir()) if not is_in_progress and places.migration.exists() else []
 
 
 def lock_path(places: Places) -> Path:
@@ -111,13 +112,11 @@ def exchange_kb(places: Places, state: MigrationState) -> None:
 
     The caller has written the state and holds the write lock of the present knowledge base.
     """
-    undoing = state.stage == "undoing"
-    source, target = _list_folders(places, state)
-    new, old = (state.origin, state.to) if undoing else (state.to, state.origin)
+    exchange = _plan_exchange(places, state)
     with file_failures():
-        permissions.make_folder(target)
-        _move_files(source, places.kb, [*_BESIDE[new], *_DECISIVE[new]])
-        _move_files(places.kb, target, [*_DECISIVE[old], *_BESIDE[old]])
+        permissions.make_folder(exchange.target)
+        _move_files(exchange.source, places.kb, [*_OTHER_NAMES[exchange.new], *_DATABASE_NAMES[exchange.new]])
+        _move_files(places.kb, exchange.target, [*_DATABASE_NAMES[exchange.old], *_OTHER_NAMES[exchange.old]])
 
 
 def finish_exchange(places: Places, state: MigrationState) -> bool:
@@ -126,20 +125,31 @@ def finish_exchange(places: Places, state: MigrationState) -> bool:
 
     Commits since then are not lost, because only the knowledge base in use was written.
     """
-    undoing = state.stage == "undoing"
-    source, _ = _list_folders(places, state)
-    new = state.origin if undoing else state.to
+    exchange = _plan_exchange(places, state)
     with file_failures():
-        if detect_engine(places.kb) == new:
+        if detect_engine(places.kb) == exchange.new:
             exchange_kb(places, state)
             return True
-        _move_files(places.kb, source, [*_DECISIVE[new], *_BESIDE[new]])
+        _move_files(places.kb, exchange.source, [*_DATABASE_NAMES[exchange.new], *_OTHER_NAMES[exchange.new]])
         return False
 
 
-def _list_folders(places: Places, state: MigrationState) -> tuple[Path, Path]:
-    carried, replaced = places.migration / state.carried / "kb", replaced_kb(places)
-    return (replaced, carried) if state.stage == "undoing" else (carried, replaced)
+class _Exchange(NamedTuple):
+    """The direction of an exchange."""
+
+    new: EngineName
+    source: Path
+    """The folder of the knowledge base of the engine `new`."""
+    old: EngineName
+    target: Path
+    """The folder for the present knowledge base, of the engine `old`."""
+
+
+def _plan_exchange(places: Places, state: MigrationState) -> _Exchange:
+    copies, replaced = places.migration / state.new_folder / "kb", replaced_kb(places)
+    if state.stage == "undoing":
+        return _Exchange(new=state.origin, source=replaced, old=state.to, target=copies)
+    return _Exchange(new=state.to, source=copies, old=state.origin, target=replaced)
 
 
 def _move_files(source: Path, target: Path, names: Sequence[str]) -> None:
