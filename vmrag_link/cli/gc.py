@@ -11,7 +11,8 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid, plural, quoted
 from vmrag_link.ops.gc import gc as operation
 from vmrag_link.ops.gc.gc import GcReport
-from vmrag_link.ops.gc.gc_shared import KEEP_DAYS, RemoteGcReport, ServerGcReport, gc_remote, gc_server
+from vmrag_link.ops.gc.gc_remote import RemoteGcReport, gc_remote
+from vmrag_link.ops.gc.gc_server import KEEP_DAYS, ServerGcReport, gc_server
 
 MEGABYTE = 1_000_000
 

@@ -167,9 +167,9 @@ def _check_room(ws: Workspace) -> Iterator[Finding]:
     index_bytes = sum(list_segments(ws.places.views / binding.view).values()) if binding else 0
     folder = ws.places.shared if ws.places.shared.exists() else ws.places.common
     free = shutil.disk_usage(folder).free
-    enough = max(2 * index_bytes, measure_size(ws.places.kb), garbage.CROWDED_BYTES)
+    enough = max(2 * index_bytes, measure_size(ws.places.kb), garbage.MIN_FREE_BYTES)
     if free < enough:
-        level: Level = "error" if free < garbage.CROWDED_BYTES else "warning"
+        level: Level = "error" if free < garbage.MIN_FREE_BYTES else "warning"
         message = f"{free / MEGABYTE_BYTES:.0f} MB are free, but a rebuild of the index may need {enough / MEGABYTE_BYTES:.0f} MB."
         yield Finding("DISK_FULL", level, message, "run 'vmrag gc --apply' to remove them", str(folder))
 

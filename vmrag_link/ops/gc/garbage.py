@@ -1,4 +1,9 @@
-"""Find and remove unneeded files: spare indexes, files of killed processes, surplus vectors."""
+"""Find and remove unneeded files for `vmrag gc` and `vmrag doctor`: spare indexes, files of killed
+processes, surplus vectors.
+
+A spare view or store is one that no work tree uses, but that would save time after a checkout. It
+stays within a limit of bytes. With a full disk, the limit is 0.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from vmrag_link import locks
 from vmrag_link.embedding.cache import EmbeddingCache, Excess
@@ -30,8 +36,8 @@ _OLD_FOLDERS = ("snapshots", "working")
 """Folders of earlier versions. Their contents were derived, and views and segments replaced them.
 """
 
-CROWDED_BYTES = 20_000_000
-"""Free bytes below which even small operations fail."""
+MIN_FREE_BYTES = 20_000_000
+"""If less is free, even small operations fail."""
 
 
 class RemovedFiles(Record, frozen=True):
@@ -56,27 +62,15 @@ class Leftovers(Record, frozen=True, rename={"views": "snapshots"}):
 
 def is_crowded(ws: Workspace) -> bool:
     """Return whether the disk is so full that spare indexes and logs must make room."""
-    return shutil.disk_usage(ws.places.shared).free < CROWDED_BYTES
+    return shutil.disk_usage(ws.places.shared).free < MIN_FREE_BYTES
 
 
 def find_leftovers(ws: Workspace) -> Leftovers:
-    """Return what `remove_leftovers` would remove."""
-    spare, stores, copies, files = (
-        _list_spare_views(ws),
-        _list_spare_stores(ws),
-        _list_old_copies(ws),
-        _list_killed_files(ws),
-    )
+    """Return what `remove_leftovers` and `prune_vectors` would remove."""
     limits = ws.config.embedding
     vectors = EmbeddingCache(ws.places.embeddings).measure_excess(megabytes=limits.cache_mb, days=limits.cache_days)
-    return Leftovers(
-        views=_describe_files(_measure_files(spare)),
-        chroma=_describe_files(_measure_files(stores)),
-        working_copies=_describe_files(_measure_files(copies)),
-        files=_describe_files(_measure_files(files)),
-        vectors=vectors,
-        replaced=_describe_files(_measure_files(exchange.list_unneeded(ws.places))),
-    )
+    replaced = _describe_files(_measure_files(exchange.list_unneeded(ws.places)))
+    return _measure_unneeded(ws).describe(vectors=vectors, replaced=replaced)
 
 
 def remove_leftovers(ws: Workspace) -> Leftovers:
@@ -85,10 +79,7 @@ def remove_leftovers(ws: Workspace) -> Leftovers:
     They all only save time, except the knowledge base before a migration. This needs no disk space,
     except for names of lock files.
     """
-    sizes_before = [
-        _measure_files(paths)
-        for paths in (_list_spare_views(ws), _list_spare_stores(ws), _list_old_copies(ws), _list_killed_files(ws))
-    ]
+    unneeded = _measure_unneeded(ws)
     replaced = _describe_files(_measure_files(exchange.list_unneeded(ws.places)))
     if replaced.names:
         shutil.rmtree(ws.places.migration)
@@ -97,9 +88,8 @@ def remove_leftovers(ws: Workspace) -> Leftovers:
     apply.remove_leftovers(ws.sync_context._replace(keep_bytes=_limit_spare_bytes(ws)))
     _rewrite_segments(ws)
     ws.chroma.local.stores.evict_spare(needed=ws.chroma.local.list_needed)
-    orphaned = _list_orphaned_locks(ws)
-    files = {**sizes_before[3], **_measure_files(orphaned)}
-    for path in orphaned:
+    orphaned_locks = _measure_files(_list_orphaned_locks(ws))  # also those of files that were just removed
+    for path in orphaned_locks:
         directories.remove_orphaned_lock(path)
     for path in (*_list_temporaries(ws), *_list_corrupt_caches(ws)):
         path.unlink(missing_ok=True)
@@ -111,29 +101,13 @@ def remove_leftovers(ws: Workspace) -> Leftovers:
     local_segments = Segments(ws.places.local_segments)
     local_segments.remove_unfinished()
     local_segments.collect_garbage([ws.places.local_index])
-    spare, stores, copies, rest = (
-        {path: size for path, size in sizes.items() if not path.exists()} for sizes in (*sizes_before[:3], files)
+    removed = _Unneeded(
+        views=_select_removed(unneeded.views),
+        chroma=_select_removed(unneeded.chroma),
+        working_copies=_select_removed(unneeded.working_copies),
+        files=_select_removed(unneeded.files | orphaned_locks),
     )
-    return Leftovers(
-        views=_describe_files(spare),
-        chroma=_describe_files(stores),
-        working_copies=_describe_files(copies),
-        files=_describe_files(rest),
-        vectors=Excess(),
-        replaced=replaced,
-    )
-
-
-def _rewrite_segments(ws: Workspace) -> None:
-    """Rewrite worn segments if there is enough space."""
-    if is_crowded(ws):
-        return
-    with (
-        contextlib.suppress(Busy, IndexFailed, FileSystemError),
-        file_failures(),
-    ):  # queries report and repair damage
-        upkeep.rewrite_segments(ws.views)
-    ws.views.segments.collect_garbage(ws.places.view_folders)
+    return removed.describe(vectors=Excess(), replaced=replaced)
 
 
 def prune_vectors(ws: Workspace) -> Excess:
@@ -143,17 +117,76 @@ def prune_vectors(ws: Workspace) -> Excess:
     return cache.prune(megabytes=limits.cache_mb, days=limits.cache_days)
 
 
-def _list_spare_views(ws: Workspace) -> list[Path]:
-    bound = bindings.list_bound_views(ws.places)
-    spare = ws.views.list_spare(bound=bound, keep_bytes=_limit_spare_bytes(ws))
-    spare += ws.source_index.views.list_spare(
-        bound=source_views.list_bound_views(ws.places), keep_bytes=_limit_spare_bytes(ws)
+def list_stray_files(ws: Workspace) -> list[Path]:
+    """Return files that only killed processes leave, and renamed damaged caches."""
+    unfinished = [
+        *ws.views.list_unfinished(),
+        *ws.source_index.views.list_unfinished(),
+        *ws.views.segments.list_unfinished(),
+        *Segments(ws.places.local_segments).list_unfinished(),
+        *ws.chroma.local.stores.list_unfinished(),
+    ]
+    return [
+        *(path for path in unfinished if not locks.read_holder(directories.lock_path(path))),
+        *(path for path in _list_orphaned_locks(ws) if path.name.startswith(directories.BUILDING_PREFIX)),
+        *_list_temporaries(ws),
+        *_list_corrupt_caches(ws),
+        *quarantine.list_leftovers(ws.places),
+        *_list_abandoned_files(ws.places),
+    ]
+
+
+class _Unneeded(NamedTuple):
+    """Sizes of unneeded files and directories, by path."""
+
+    views: dict[Path, int]
+    chroma: dict[Path, int]
+    working_copies: dict[Path, int]
+    files: dict[Path, int]
+
+    def describe(self, *, vectors: Excess, replaced: RemovedFiles) -> Leftovers:
+        return Leftovers(
+            views=_describe_files(self.views),
+            chroma=_describe_files(self.chroma),
+            working_copies=_describe_files(self.working_copies),
+            files=_describe_files(self.files),
+            vectors=vectors,
+            replaced=replaced,
+        )
+
+
+def _measure_unneeded(ws: Workspace) -> _Unneeded:
+    return _Unneeded(
+        views=_measure_files(_list_spare_views(ws)),
+        chroma=_measure_files(ws.chroma.local.stores.list_spare(needed=ws.chroma.local.list_needed())),
+        working_copies=_measure_files(_list_old_copies(ws)),
+        files=_measure_files([*list_stray_files(ws), *_list_orphaned_locks(ws), *_list_logs(ws)]),
     )
+
+
+def _measure_files(paths: Iterable[Path]) -> dict[Path, int]:
+    return {path: measure_size(path) for path in paths}
+
+
+def _select_removed(sizes: dict[Path, int]) -> dict[Path, int]:
+    return {path: size for path, size in sizes.items() if not path.exists()}
+
+
+def _describe_files(sizes: dict[Path, int]) -> RemovedFiles:
+    names = tuple(os.fsencode(path.name).decode(errors="replace") for path in sizes)
+    return RemovedFiles(names, sum(sizes.values()))
+
+
+def _list_spare_views(ws: Workspace) -> list[Path]:
+    """Return the spare views beyond the limit, and the segments that only they use."""
+    keep_bytes = _limit_spare_bytes(ws)
+    bound = bindings.list_bound_views(ws.places)
+    bound_sources = source_views.list_bound_views(ws.places)
+    spare = [
+        *ws.views.list_spare(bound=bound, keep_bytes=keep_bytes),
+        *ws.source_index.views.list_spare(bound=bound_sources, keep_bytes=keep_bytes),
+    ]
     return [*spare, *ws.views.segments.list_spare(ws.places.view_folders, without=spare)]
-
-
-def _list_spare_stores(ws: Workspace) -> list[Path]:
-    return ws.chroma.local.stores.list_spare(needed=ws.chroma.local.list_needed())
 
 
 def _limit_spare_bytes(ws: Workspace) -> int:
@@ -170,56 +203,31 @@ def _list_old_copies(ws: Workspace) -> list[Path]:
     branch moved.
     """
     root = ws.places.working_copies
-    existing = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
-    return sorted(set(existing).difference(apply.list_needed_copies(ws.sync_context))) if existing else []
-
-
-def _list_killed_files(ws: Workspace) -> list[Path]:
-    """Return what killed processes left, and what only they could have continued."""
-    return [*list_stray_files(ws), *_list_orphaned_locks(ws), *_list_logs(ws)]
-
-
-def list_stray_files(ws: Workspace) -> list[Path]:
-    """Return files that only killed processes leave, and renamed damaged caches."""
-    folders_of_views = (
-        ws.views,
-        ws.source_index.views,
-        ws.views.segments,
-        Segments(ws.places.local_segments),
-        ws.chroma.local.stores,
-    )
-    unfinished = [path for folders in folders_of_views for path in folders.list_unfinished()]
-    building = [path for path in unfinished if not locks.read_holder(directories.lock_path(path))]
-    names = [path for path in _list_orphaned_locks(ws) if path.name.startswith(directories.BUILDING_PREFIX)]
-    others = [
-        *_list_temporaries(ws),
-        *_list_corrupt_caches(ws),
-        *quarantine.list_leftovers(ws.places),
-        *_list_abandoned_files(ws.places),
-    ]
-    return [*building, *names, *others]
+    copies = {path for path in root.iterdir() if path.is_dir()} if root.is_dir() else set()
+    return sorted(copies.difference(apply.list_needed_copies(ws.sync_context))) if copies else []
 
 
 def _list_orphaned_locks(ws: Workspace) -> list[Path]:
+    """Return locks of directories that no longer exist."""
     places = ws.places
-    indexes = (places.views, places.source_views, places.segments, places.working_copies)
-    local = (places.local_index, places.local_segments)
-    return [path for root in (*indexes, places.chroma, *local) for path in directories.list_orphaned_files(root)]
+    folders = [places.views, places.source_views, places.segments, places.working_copies]
+    folders += [places.chroma, places.local_index, places.local_segments]
+    return [path for folder in folders for path in directories.list_orphaned_files(folder)]
 
 
 def _list_temporaries(ws: Workspace) -> list[Path]:
     """Return temporary files of killed writers in vmrag's folders, in git, and in work trees."""
     places = ws.places
-    roots = (places.shared, *(folder / "vmrag" for folder in refs.list_git_dirs(places)[1:]), places.configured_hooks)
+    worktree_folders = [git_dir / "vmrag" for git_dir in refs.list_git_dirs(places)[1:]]
+    roots = (places.shared, *worktree_folders, places.configured_hooks)
     folders = [Path(folder) for root in roots for folder, _, _ in os.walk(root)]
+    temporaries = list_stale_temporaries(*folders, places.common / "hooks", places.common / "info")
     tops = refs.list_work_trees(places)
-    tree_files = [
-        path for name in (PIN_NAME, CONFIG_NAME, ATTRIBUTES) for path in list_stale_temporaries(*tops, name=name)
-    ]
-    queries = [
-        path for top in tops for path in list_stale_temporaries((top / QUERIES_NAME).parent, name="queries.yaml")
-    ]
-    return [*list_stale_temporaries(*folders, places.common / "hooks", places.common / "info"), *tree_files, *queries]
+    for name in (PIN_NAME, CONFIG_NAME, ATTRIBUTES):
+        temporaries += list_stale_temporaries(*tops, name=name)
+    query_folders = [(top / QUERIES_NAME).parent for top in tops]
+    temporaries += list_stale_temporaries(*query_folders, name="queries.yaml")
+    return temporaries
 
 
 def _list_abandoned_files(places: Places) -> dict[Path, Path]:
@@ -238,10 +246,11 @@ def _list_corrupt_caches(ws: Workspace) -> list[Path]:
     return sorted(ws.places.shared.glob(f"{ws.places.embeddings.name}.corrupt-*"))
 
 
-def _measure_files(paths: Iterable[Path]) -> dict[Path, int]:
-    return {path: measure_size(path) for path in paths}
-
-
-def _describe_files(sizes: dict[Path, int]) -> RemovedFiles:
-    names = tuple(os.fsencode(path.name).decode(errors="replace") for path in sizes)
-    return RemovedFiles(names, sum(sizes.values()))
+def _rewrite_segments(ws: Workspace) -> None:
+    """Rewrite worn segments if there is enough space."""
+    if is_crowded(ws):
+        return
+    # Queries report and repair damage.
+    with contextlib.suppress(Busy, IndexFailed, FileSystemError), file_failures():
+        upkeep.rewrite_segments(ws.views)
+    ws.views.segments.collect_garbage(ws.places.view_folders)

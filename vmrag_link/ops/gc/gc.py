@@ -1,4 +1,8 @@
-"""`vmrag gc`: anchor every pinned revision, then free the space of the others."""
+"""`vmrag gc`: keep every pinned revision, and free the space of the others.
+
+The engine deletes revisions that no branch reaches. To *anchor* a revision means to make it
+reachable from a reserved branch of the engine.
+"""
 
 from __future__ import annotations
 
@@ -79,9 +83,13 @@ class GcReport(Record, frozen=True):
 class _Branches(Record, frozen=True):
     """KB branches to prune and to keep, and entries to remove."""
 
-    prune: tuple[KbBranch, ...]
-    keep: tuple[KeptBranch, ...]
-    unmap: tuple[KbMapping, ...]
+    prune: tuple[KbBranch, ...] = ()
+    keep: tuple[KeptBranch, ...] = ()
+    unmap: tuple[KbMapping, ...] = ()
+
+    @property
+    def pruned(self) -> tuple[PrunedBranch, ...]:
+        return tuple(PrunedBranch(branch.name, branch.head) for branch in self.prune)
 
     @property
     def unmapped(self) -> tuple[str, ...]:
@@ -98,86 +106,74 @@ def gc(ws: Workspace, *, apply: bool = False) -> GcReport:
     engine = ws.engine
     removed = garbage.remove_leftovers(ws) if apply else None
     undone: list[str] = []
-    with _note_failure(undone, "an interrupted operation could not be finished"):
+    with _append_failure(undone, "an interrupted operation could not be finished"):
         recover(ws)
-    before, local = measure_size(ws.places.kb), measure_size(ws.places.local_kb)
+    kb_bytes = measure_size(ws.places.kb)
+    local_bytes = measure_size(ws.places.local_kb)
     to_anchor = tuple(engine.find_unreachable(list_needed(ws)))
     if removed is None:
         branches = _classify_branches(ws)
-        prunable = tuple(PrunedBranch(branch.name, branch.head) for branch in branches.prune)
-        leftovers = garbage.find_leftovers(ws)
-        sizes, local_sizes = Sizes(before, before), Sizes(local, local)
         return GcReport(
             applied=False,
             anchored=to_anchor,
-            pruned=prunable,
+            pruned=branches.pruned,
             kept=branches.keep,
             unmapped=branches.unmapped,
-            kb_bytes=sizes,
-            leftovers=leftovers,
-            local_bytes=local_sizes,
+            kb_bytes=Sizes(kb_bytes, kb_bytes),
+            leftovers=garbage.find_leftovers(ws),
+            local_bytes=Sizes(local_bytes, local_bytes),
         )
     anchored: list[str] = []
-    pruned: tuple[PrunedBranch, ...] = ()
-    branches = _Branches((), (), ())
-    with _note_failure(undone, "the knowledge base could not be rewritten"):
+    branches = _Branches()
+    with _append_failure(undone, "the knowledge base could not be rewritten"):
         for revision in to_anchor:
             engine.anchor_revision(revision, reason="pinned in git history")
             anchored.append(revision)
-        pruned, branches = _prune_branches(ws)
+        branches = _prune_branches(ws)
         engine.forget_remote(quarantine.QUARANTINE_KEY)  # left by a killed `vmrag adopt`
         engine.collect_garbage()
-    with _note_failure(undone, "the documents that stay on this machine could not be rewritten"):
+    with _append_failure(undone, "the documents that stay on this machine could not be rewritten"):
         if ws.local.exists:
             ws.local.engine.collect_garbage()
     vectors = Excess()
-    with _note_failure(undone, "old vectors could not be removed"):
+    with _append_failure(undone, "old vectors could not be removed"):
         vectors = garbage.prune_vectors(ws)
-    sizes, local_sizes = (
-        Sizes(size_before, measure_size(folder))
-        for size_before, folder in ((before, ws.places.kb), (local, ws.places.local_kb))
-    )
-    leftovers = msgspec.structs.replace(removed, vectors=vectors)
     return GcReport(
         applied=True,
         anchored=tuple(anchored),
-        pruned=pruned,
+        pruned=branches.pruned,
         kept=branches.keep,
         unmapped=branches.unmapped,
-        kb_bytes=sizes,
-        leftovers=leftovers,
+        kb_bytes=Sizes(kb_bytes, measure_size(ws.places.kb)),
+        leftovers=msgspec.structs.replace(removed, vectors=vectors),
         undone=tuple(undone),
-        local_bytes=local_sizes,
+        local_bytes=Sizes(local_bytes, measure_size(ws.places.local_kb)),
     )
 
 
-@contextlib.contextmanager
-def _note_failure(undone: list[str], failure: str) -> Iterator[None]:
-    """Note a failure of the machine in the block. Completed steps stay."""
-    try:
-        with file_failures():
-            yield
-    except (FileSystemError, EngineUnwritable) as error:
-        undone.append(f"{failure}: {error.message}")
-
-
-# -- revisions to keep
-
-
 def list_needed(ws: Workspace) -> list[str]:
-    """Return the revisions that something still names, latest pins first. Their anchors keep their
-    ancestors.
+    """Return the revisions that something names, latest pins first. Their ancestors also stay.
 
     These are the revisions that the refs, reflogs, current operation and work trees of git pin,
     those that an index or work tree answers from, and those that an interrupted operation needs.
     """
-    bound = (path.name.rpartition("-")[0] for path in bindings.list_bound_views(ws.places))
-    return list(dict.fromkeys([*list_pinned(ws), *bound, *_list_journaled(ws)]))
+    answering = (path.name.rpartition("-")[0] for path in bindings.list_bound_views(ws.places))
+    return list(dict.fromkeys([*list_pinned(ws), *answering, *_list_journaled(ws)]))
 
 
 def list_pinned(ws: Workspace) -> list[str]:
     """Return the revisions that git pins anywhere, including missing ones, latest first."""
     return history_pins.list_pinned(ws.places)
+
+
+@contextlib.contextmanager
+def _append_failure(undone: list[str], failure: str) -> Iterator[None]:
+    """Suppress a failure of the machine in the block, and append it to `undone`."""
+    try:
+        with file_failures():
+            yield
+    except (FileSystemError, EngineUnwritable) as error:
+        undone.append(f"{failure}: {error.message}")
 
 
 def _list_journaled(ws: Workspace) -> Iterator[str]:
@@ -187,66 +183,58 @@ def _list_journaled(ws: Workspace) -> Iterator[str]:
             yield from (value for value in msgspec.to_builtins(entry).values() if isinstance(value, str))
 
 
-# -- branches
-
-
-def _prune_branches(ws: Workspace) -> tuple[tuple[PrunedBranch, ...], _Branches]:
-    """Delete the branches that `_classify_branches` names. The engine anchors each head.
+def _prune_branches(ws: Workspace) -> _Branches:
+    """Delete branches and entries, and return what was done. The engine anchors each head.
 
     A branch that is written at the same time stays.
     """
-    pruned = []
     with locks.hold_exclusive(ws.places.mapping_lock, purpose="prune KB branches", timeout=ws.lock_timeout):
         branches = _classify_branches(ws)
+        pruned = []
         for branch in branches.prune:
-            try:
+            with contextlib.suppress(Uncommitted, KnowledgeMoved, BranchMissing):
                 ws.engine.delete_branch(branch.name, expected=branch.head)
-            except (Uncommitted, KnowledgeMoved, BranchMissing):
-                continue
-            pruned.append(PrunedBranch(branch.name, branch.head))
+                pruned.append(branch)
         existing = {branch.name for branch in ws.engine.list_branches()}
-        removed = tuple(mapping for mapping in branches.unmap if mapping.kb_branch not in existing)
-        for entry in removed:
-            plumbing.forget_kb_branch(ws.places, entry.code, entry.tree)
-    return tuple(pruned), _Branches(branches.prune, branches.keep, removed)
+        unmapped = tuple(mapping for mapping in branches.unmap if mapping.kb_branch not in existing)
+        for mapping in unmapped:
+            plumbing.forget_kb_branch(ws.places, mapping.code, mapping.tree)
+    return _Branches(tuple(pruned), branches.keep, unmapped)
 
 
 def _classify_branches(ws: Workspace) -> _Branches:
-    """Sort out KB branches without a code branch, and entries of deleted code branches and removed
-    work trees.
+    """Find KB branches without a code branch, and the entries (in git's configuration) of deleted
+    code branches and removed work trees.
 
     On a shared server, a branch without an entry here belongs to another repository.
     """
-    mappings = plumbing.list_kb_mappings(ws.places)
     active = kb_branches.list_active_mappings(ws)
-    stale = [mapping for mapping in mappings if mapping not in active]
-    deleted = {mapping.kb_branch for mapping in stale}
+    stale = [mapping for mapping in plumbing.list_kb_mappings(ws.places) if mapping not in active]
+    stale_names = {mapping.kb_branch for mapping in stale}
     in_use = {mapping.kb_branch for mapping in active} | set(_list_journaled(ws))
-    prune, keep, target = [], [], ws.resolve_target()
+    target = ws.resolve_target()
+    prune, keep = [], []
     for branch in ws.engine.list_branches():
-        if is_memory_branch(branch.name):
-            keep.append(KeptBranch(branch.name, branch.head, "remembered", "run 'vmrag branch' to list it"))
-        elif branch.name.startswith(ASIDE_PREFIX):
-            keep.append(
-                KeptBranch(
-                    branch.name,
-                    branch.head,
-                    "set_aside",
-                    hints.suggest_command(f"vmrag merge {quoted(branch.name)}", "restore them"),
-                )
-            )
-        elif is_reserved(branch.name) or branch.name in in_use or (ws.engine.shared and branch.name not in deleted):
+        is_ours = not ws.engine.shared or branch.name in stale_names
+        if kept_branch := _find_stash(branch):
+            keep.append(kept_branch)
+        elif is_reserved(branch.name) or branch.name in in_use or not is_ours:
             continue
         elif branch.dirty:
-            keep.append(
-                KeptBranch(
-                    branch.name,
-                    branch.head,
-                    "uncommitted",
-                    hints.suggest_command(kb_branches.form_recovery_command(ws, target, branch), "restore them"),
-                )
-            )
+            hint = hints.suggest_command(kb_branches.form_recovery_command(ws, target, branch), "restore them")
+            keep.append(KeptBranch(branch.name, branch.head, "uncommitted", hint))
         else:
             prune.append(branch)
     staying = in_use | {branch.name for branch in keep}
-    return _Branches(tuple(prune), tuple(keep), tuple(mapping for mapping in stale if mapping.kb_branch not in staying))
+    unmap = tuple(mapping for mapping in stale if mapping.kb_branch not in staying)
+    return _Branches(tuple(prune), tuple(keep), unmap)
+
+
+def _find_stash(branch: KbBranch) -> KeptBranch | None:
+    """Return a branch that vmrag made for stashed documents; None for another one."""
+    if is_memory_branch(branch.name):
+        return KeptBranch(branch.name, branch.head, "remembered", "run 'vmrag branch' to list it")
+    if branch.name.startswith(ASIDE_PREFIX):
+        hint = hints.suggest_command(f"vmrag merge {quoted(branch.name)}", "restore them")
+        return KeptBranch(branch.name, branch.head, "set_aside", hint)
+    return None
