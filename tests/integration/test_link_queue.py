@@ -15,7 +15,7 @@ import pytest
 from tests.support import terminal
 from tests.support.repos import DATABASE_FILE
 from tests.support.terminal import Project
-from vmrag_link.ops.links import links as links_module
+from vmrag_link.ops.links import link_queue
 
 template, project = terminal.template, terminal.project
 
@@ -264,7 +264,7 @@ def test_queue_is_removed_after_its_last_writer(quiet: Project, monkeypatch) -> 
     (taken,) = quiet.shared.glob("links.queue*")
     with taken.open("a") as late:
         late.write(f"commit {commits[1]} many\n")
-    monkeypatch.setattr(links_module, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(link_queue, "GRACE_SECONDS", 0.0)
     assert commits[1] in links(quiet)
     assert list(quiet.shared.glob("links.queue*")) == []
 

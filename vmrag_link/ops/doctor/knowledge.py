@@ -18,7 +18,7 @@ from vmrag_link.git import plumbing, refs, remotes, sidecar_repo, transfer
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.journal import CommitEntry, ReplayEntry
 from vmrag_link.ops.doctor.findings import DOCTOR_HINT, Finding, Topic
-from vmrag_link.ops.links import links
+from vmrag_link.ops.links import link_queue
 from vmrag_link.sync import lease
 from vmrag_link.transport import connection, direct_transport, git_transport
 from vmrag_link.transport.address import Address
@@ -174,7 +174,7 @@ def _check_links(ws: Workspace) -> Iterator[Finding]:
 
 
 def _flush_links(ws: Workspace, _: Finding) -> str:
-    return f"linked {links.flush_queue(ws)} commits."
+    return f"linked {link_queue.flush_queue(ws)} commits."
 
 
 def _check_local(ws: Workspace) -> Iterator[Finding]:

@@ -1,4 +1,8 @@
-"""`vmrag link`: store which revision belongs to a code commit, and write it to the link file."""
+"""`vmrag link`: store which revision belongs to a code commit, and write it to the link file.
+
+The link file has the format of a pin, and may be in another repository. An agent can name it, so
+the path is checked like untrusted text.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +48,15 @@ class Bidirectional(Record, frozen=True):
 
 
 class LinkWarning(Record, frozen=True):
+    """A warning: `UNCOMMITTED_CHANGES` or `BARE_REPOSITORY`."""
+
     code: str
     message: str
 
 
 class LinkReport(Record, frozen=True):
+    """The result of `link`."""
+
     link: LinkBlock
     bidirectional: Bidirectional
     warnings: tuple[LinkWarning, ...] = ()
@@ -74,11 +82,11 @@ def link(
     follow_pin.follow(ws, tolerate="git")
     commit = repository.find_commit(git_repo_path, git_commit)
     path = _resolve_link_file(commit.places, link_file) if commit.places else None
-    revision, branch = ws.require_stored_revision(), ws.find_kb_branch()
+    revision = ws.require_stored_revision()
+    branch = ws.find_kb_branch()
     name = branch.name if branch and branch.head == revision else _read_kb_branch(ws)
-    at = ws.locate_documents()
     warnings = []
-    if isinstance(at, WorkingSet):
+    if isinstance(ws.locate_documents(), WorkingSet):  # there are uncommitted documents
         message = f"The link names the revision {revision[:7]}, which does not contain the uncommitted documents."
         warnings.append(LinkWarning("UNCOMMITTED_CHANGES", message))
     # The time is that of the revision, as in a pin, so that two people make equal rows.
@@ -93,13 +101,16 @@ def link(
         source="manual",
     )
     store_links(ws, [row], f"Link {commit.commit[:12]} to {revision[:12]}")
-    file_report = Bidirectional(bidirectional, link_file)
+    file_report = Bidirectional(enabled=bidirectional, link_file=link_file)
     if bidirectional and commit.places and path:
         file_report = _write_link_file(ws, commit.places, path, link_file, revision=revision, name=name)
     elif bidirectional:
         warnings.append(LinkWarning("BARE_REPOSITORY", "The repository is bare, so no link file was written."))
     repo = commit.url or str(commit.places.top if commit.places else git_repo_path.resolve())
-    return LinkReport(LinkBlock(revision, name, commit.commit, commit.branch, repo), file_report, tuple(warnings))
+    block = LinkBlock(
+        dolt_commit=revision, dolt_branch=name, git_commit=commit.commit, git_branch=commit.branch, git_repo=repo
+    )
+    return LinkReport(block, file_report, tuple(warnings))
 
 
 def store_links(ws: Workspace, rows: list[Link], message: str, *, remove: tuple[str, ...] = ()) -> None:
@@ -107,6 +118,12 @@ def store_links(ws: Workspace, rows: list[Link], message: str, *, remove: tuple[
     who links.
     """
     ws.engine.write_links(rows, remove=remove, message=message, author=LINK_AUTHOR, date=clock.now())
+
+
+def _read_kb_branch(ws: Workspace) -> str:
+    """Return the KB branch that the pin names, or else the name of the code branch."""
+    pin = migrated.try_read_pin(ws.places.kb, plumbing.read_pin_bytes(ws.places))
+    return pin.dolt_branch if pin else ws.read_trigger().branch or "main"
 
 
 def _resolve_link_file(places: Places, link_file: str) -> Path:
@@ -124,7 +141,8 @@ def _resolve_link_file(places: Places, link_file: str) -> Path:
             f"{link_file!r} must be in the working tree, outside folders that begin with a dot", link_file
         )
     path = places.top.joinpath(*parts)
-    if path.is_dir() or any(places.top.joinpath(*parts[:count]).is_symlink() for count in range(1, len(parts) + 1)):
+    path_and_parents = (path, *path.parents[: len(parts) - 1])
+    if path.is_dir() or any(parent.is_symlink() for parent in path_and_parents):
         raise _link_file_error(f"{link_file!r} is a folder, or its path contains a symbolic link", link_file)
     has_pin_name = parts[-1].endswith(PIN_NAME)
     if path != places.pin and path.exists() and not _is_replaceable(path, empty=has_pin_name):
@@ -180,15 +198,9 @@ def _write_link_file(
             staged = pinning.write_pin(ws, revision, name).staged
         else:
             text_before = None if created else path.read_bytes()
-            text = pins.format_pin(
-                pinning.next_pin(ws, migrated.try_read_pin(ws.places.kb, text_before), revision, name)
-            )
+            pin_before = migrated.try_read_pin(ws.places.kb, text_before)
+            text = pins.format_pin(pinning.next_pin(ws, pin_before, revision, name))
             if text != text_before:
                 write_atomically(path, text)
             staged = staging.stage_path(places, path)
     return Bidirectional(enabled=True, link_file=link_file, file_created=created, staged=staged)
-
-
-def _read_kb_branch(ws: Workspace) -> str:
-    pin = migrated.try_read_pin(ws.places.kb, plumbing.read_pin_bytes(ws.places))
-    return pin.dolt_branch if pin else ws.read_trigger().branch or "main"
