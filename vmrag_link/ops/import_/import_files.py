@@ -1,4 +1,8 @@
-"""Import files as documents: `vmrag import` and `vmrag add FILE`."""
+"""Import files as documents: `vmrag import` and `vmrag add FILE`.
+
+Both read files without a lock, and give each its id below the collection's import base (see
+`import_bases`). A document's *source* is the path of its file.
+"""
 
 from __future__ import annotations
 
@@ -51,19 +55,25 @@ def import_files(
     `replace` is true. Nothing is stored then. Raises the errors of `put_documents` and
     `ImportFilter`, and `FileFailed`.
     """
-    named = tuple(map(importing.require_existing, sources))
-    tracked = None if copy else TrackedFiles(ws, named, collection)
-    if tracked and all(path.is_file() for path in named):
-        tracked.require_other(named)
-    reader = _FileReader(ws, named, selection or FileSelection(), tracked)
-    if not ws.is_initialized and (guess := import_bases.guess_base(ws, named, base)):
-        scan, _ = reader.scan_files(guess)
-        if refusal := reader.find_refusal(scan):  # a refused import must not create a knowledge base
+    paths = tuple(map(importing.require_existing, sources))
+    tracked = None if copy else TrackedFiles(ws, paths, collection)
+    if tracked and all(path.is_file() for path in paths):
+        tracked.require_other(paths)
+    reader = _FileReader(ws, paths, selection or FileSelection(), tracked)
+    likely_base = None if ws.is_initialized else import_bases.guess_base(ws, paths, base)
+    if likely_base:  # a refused import must not create a knowledge base
+        scan, _ = reader.scan_files(likely_base)
+        refusal = reader.find_refusal(scan)
+        if refusal:
             raise refusal
-    read = functools.partial(reader.read_files, prune=prune)
-    request = BaseRequest(named, base, replace, copy=copy)
-    existing: Existing = "replace" if replace else "replace_same_file"
-    report, _ = _store_files(ws, collection, request, read, existing, prune=prune)
+    report, _ = _store_files(
+        ws,
+        collection,
+        BaseRequest(paths, base, replace, copy=copy),
+        functools.partial(reader.read_files, prune=prune),
+        "replace" if replace else "replace_same_file",
+        prune=prune,
+    )
     return msgspec.structs.replace(report, hint=tracked.hint if tracked else "")
 
 
@@ -92,9 +102,9 @@ def add_file(
     metadata = encode_canonical_json(parse_metadata(content) | parse_metadata(request))
     title = request.title or content.title or request.doc_id or file.stem
     content = msgspec.structs.replace(content, title=title, metadata=metadata)
-    named = importing.require_existing(file)
+    path = importing.require_existing(file)
     if not copy:
-        TrackedFiles(ws, [named], collection, texts=True).require_other([named])
+        TrackedFiles(ws, [path], collection, texts=True).require_other([path])
     if request.doc_id is not None:
         collections.require_document_id(request.doc_id)
         document = msgspec.structs.replace(content, doc_id=request.doc_id)
@@ -102,13 +112,13 @@ def add_file(
         return ImportReport.from_result(result), request.doc_id
 
     def read_file(base: ImportBase) -> _ReadFiles:
-        doc_id, source = base.make_doc_id(named), base.make_source(named)
-        return _ReadFiles([msgspec.structs.replace(content, doc_id=doc_id, source=source)])
+        document = msgspec.structs.replace(content, doc_id=base.make_doc_id(path), source=base.make_source(path))
+        return _ReadFiles([document])
 
     command = f"vmrag add {quoted(file)} --collection {quoted(collection)} --id {quoted(file.name)}{' --copy' * copy}"
-    base_request = BaseRequest((named,), alternative=command, copy=copy)
-    report, placed = _store_files(ws, collection, base_request, read_file, "replace")
-    return report, placed.documents[0].doc_id
+    base_request = BaseRequest((path,), alternative=command, copy=copy)
+    report, placement = _store_files(ws, collection, base_request, read_file, "replace")
+    return report, placement.documents[0].doc_id
 
 
 def create_converter(ws: Workspace) -> Converter:
@@ -140,8 +150,8 @@ class _FileReader(NamedTuple):
     def scan_files(self, base: ImportBase) -> tuple[Scan, ImportFilter]:
         """Return the files to import, and the filter that selected them."""
         find_reasons = self.tracked.find_reasons if self.tracked else None
-        selected = ImportFilter(self.ws.places, self.selection, base.origin, derived=find_reasons)
-        return importing.scan_sources(self.sources, base, selected), selected
+        file_filter = ImportFilter(self.ws.places, self.selection, base.origin, derived=find_reasons)
+        return importing.scan_sources(self.sources, base, file_filter), file_filter
 
     def find_refusal(self, scan: Scan) -> SourceReadOnly | None:
         """Return the error for a scan that left out all files because git tracks them."""
@@ -151,7 +161,7 @@ class _FileReader(NamedTuple):
         """Return the contents of the files. Raises `SourceReadOnly` if all are refused, unless
         documents are to be pruned.
         """
-        scan, selected = self.scan_files(base)
+        scan, file_filter = self.scan_files(base)
         refusal = self.find_refusal(scan)
         if refusal and not prune:
             raise refusal
@@ -159,12 +169,15 @@ class _FileReader(NamedTuple):
         documents: list[ImportedDocument] = []
         with self.ws.progress.task("reading", len(scan.files)) as task, create_converter(self.ws) as converter:
             for file in scan.files:
-                document = importing.read_file(file, converter)
-                skipped.append(document) if isinstance(document, SkippedFile) else documents.append(document)
+                result = importing.read_file(file, converter)
+                if isinstance(result, SkippedFile):
+                    skipped.append(result)
+                else:
+                    documents.append(result)
                 task.advance()
         left_out = frozenset(f"{base.prefix}{file.name}" for file in scan.skipped if file.reason in leaving_out.REASONS)
-        ignored = sorted(terminal_text.escape_line(base.make_doc_id(path)) for path in selected.named_ignored)
-        return _ReadFiles(documents, skipped, left_out, tuple(ignored), refusal)
+        ignored = sorted(terminal_text.escape_line(base.make_doc_id(path)) for path in file_filter.named_ignored)
+        return _ReadFiles(documents, skipped, left_out=left_out, ignored=tuple(ignored), refusal=refusal)
 
 
 class _PlacedImport(Record, frozen=True):
@@ -186,50 +199,56 @@ def _store_files(
     *,
     prune: bool = False,
 ) -> tuple[ImportReport, Placing]:
-    """Store the documents that `read` returns for an import base."""
+    """Store the documents that `read` returns for an import base.
+
+    `place_files` gives them their ids during the write. It is called again if another process has
+    written in between.
+    """
     collections.require_name(collection)
     at = writing.require_writable(ws).at
     row = collections.find_exact(ws, at, collection) or collections.make_placeholder(ws, collection)
     collections.require_open(row)
     base = import_bases.decide_base(ws, at, row, request)
     files = read(base)
-    followed = placing.find_renamed_files(ws, at, collection, base, files.documents)
+    former_sources = placing.find_renamed_files(ws, at, collection, base, files.documents)
     folders = [source for source in request.sources if source.is_dir()]
-    plans: list[_PlacedImport] = []
+    placed_imports: list[_PlacedImport] = []
 
-    def place_files(at: At, now: Collection) -> PlacedFiles:
-        if request.given is None and now.import_base not in (row.import_base, base.recorded):
+    def place_files(at: At, present_row: Collection) -> PlacedFiles:
+        if request.given is None and present_row.import_base not in (row.import_base, base.recorded):
             raise KnowledgeMoved(
                 f"another process changed the import base of collection {collection!r}; nothing was stored.",
                 hint="run the command again",
             )
         stored = placing.list_file_documents(ws, at, collection, base)
-        placed = placing.place_documents(collection, files.documents, base, stored, followed, copy=request.copy)
-        for document in placed.documents:
+        placement = placing.place_documents(
+            collection, files.documents, base, stored, former_sources, copy=request.copy
+        )
+        for document in placement.documents:
             collections.require_document_id(document.doc_id)
-        kept = {document.doc_id for document in placed.documents}
-        others = [(doc_id, source) for doc_id, source in stored if doc_id not in kept]
+        imported_ids = {document.doc_id for document in placement.documents}
+        others = [(doc_id, source) for doc_id, source in stored if doc_id not in imported_ids]
         gone = tuple(placing.list_missing_documents(ws.places, base, others, folders))
         if files.refusal and not gone:
             raise files.refusal
         left_out = tuple(doc_id for doc_id, source in others if _is_below(source, files.left_out))
-        plans.append(_PlacedImport(placed, gone, left_out))
-        return PlacedFiles(base, placed, gone if prune else (), insist=request.given is not None)
+        placed_imports.append(_PlacedImport(placement, gone, left_out))
+        return PlacedFiles(base, placement, gone if prune else (), insist=request.given is not None)
 
     put_request = PutRequest(collection, (), existing, create=True, skipped=files.skipped, arrange=place_files)
     result = put_documents(ws, put_request)
     import_bases.remember_folder(ws, collection, base)
-    plan = plans[-1]  # the write is planned again if another process has written
+    final = placed_imports[-1]
     report = msgspec.structs.replace(
         ImportReport.from_result(result),
         skipped=tuple(files.skipped),
         base=base.recorded,
-        renamed=plan.placing.renamed,
-        gone=() if prune else plan.gone,
-        left_out=plan.left_out,
+        renamed=final.placing.renamed,
+        gone=() if prune else final.gone,
+        left_out=final.left_out,
         ignored=files.ignored,
     )
-    return report, plan.placing
+    return report, final.placing
 
 
 def _is_below(source: str, paths: frozenset[str]) -> bool:
