@@ -9,7 +9,7 @@ from msgspec import structs
 from vmrag_link.errors import VmragError, plural
 from vmrag_link.models import LONGEST_QUERY, Record
 from vmrag_link.ops import reset as resetting
-from vmrag_link.ops.branch import switch as switching
+from vmrag_link.ops.branch.checkout import checkout
 from vmrag_link.ops.commit import commit as committing
 from vmrag_link.ops.links import link as linking
 from vmrag_link.workspace.history import log
@@ -147,7 +147,7 @@ def dolt_checkout(
     if from_ is not None and not create_branch:
         call.warn("IGNORED_SETTING", "from has no effect without create_branch.")
     start = from_ if create_branch else None
-    report = switching.checkout(
+    report = checkout(
         call.ws, target, create=create_branch, start=start, how=if_uncommitted, message=commit_message or ""
     )
     outcome.warn_unfinished(call, pending=report.pending, staged=report.staged)

@@ -8,8 +8,8 @@ from msgspec import structs
 
 from vmrag_link.engines.base import is_reserved
 from vmrag_link.models import Record
-from vmrag_link.ops.branch import switch as switching
-from vmrag_link.ops.branch.switch import BranchPosition
+from vmrag_link.ops.branch import branches
+from vmrag_link.ops.branch.branches import BranchPosition
 from vmrag_link.ops.commit import commit as committing
 from vmrag_link.ops.status import kb_status
 from vmrag_link.workspace.remotes.destinations import find_upstream
@@ -72,7 +72,7 @@ def create_branch(
     from_: Annotated[str, Given("start of the branch such as main", wire="from")] = "HEAD",
 ) -> ToolAnswer[BranchPosition]:
     """Create a branch of the knowledge base without switching to it."""
-    made = switching.create_branch(call.ws, name, from_)
+    made = branches.create_branch(call.ws, name, from_)
     return ToolAnswer(made, message=f"Made the branch {name!r} at {made.commit[:7]}.")
 
 
@@ -96,7 +96,7 @@ def delete_branch(
     force: Annotated[bool, Given("also delete an unmerged branch and its uncommitted documents")] = False,
 ) -> ToolAnswer[BranchPosition]:
     """Delete a local branch of the knowledge base that was merged. The remote keeps its branch."""
-    result = switching.delete_branch(call.ws, branch, force=force)
+    result = branches.delete_branch(call.ws, branch, force=force)
     back = call.format_tail(f"create_branch with from={result.commit} brings it back")
     return ToolAnswer(result, message=f"Deleted {result.branch!r}, which was at {result.commit[:7]}{back}.")
 
