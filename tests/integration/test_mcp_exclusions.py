@@ -130,7 +130,7 @@ HELPERS = {
     "answers.index_status.read_held_now",
     "answers.query.search_index",
     "branch_list.list_heads",
-    "collection_writes.shown_metadata",
+    "collection_metadata.shown_metadata",
     "compounding.ask.find_file",
     "compounding.mirror.mirror_changes",
     "documents.collections.source_read_only",

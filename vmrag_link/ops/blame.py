@@ -1,5 +1,5 @@
-"""Find the revision that each line of a document comes from, and the code that pins it: `vmrag
-blame`.
+"""`vmrag blame`: find the revision that each line of a document comes from, and the code that pins
+it.
 
 A line goes back to the first parent that has it in the same order. A line that no parent has comes
 from the revision itself. So a line comes from a merge only if the merge wrote it.
@@ -8,7 +8,7 @@ from the revision itself. So a line comes from a merge only if the merge wrote i
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from vmrag_link.engines.base import Engine
@@ -20,9 +20,9 @@ from vmrag_link.workspace.history import document_names, log, named_places
 from vmrag_link.workspace.history.document_names import DocumentName
 from vmrag_link.workspace.history.log import PinnedRevision
 from vmrag_link.workspace.history.revparse import WORKING
-from vmrag_link.workspace.history.trail import DocumentVisit, Trail
+from vmrag_link.workspace.history.trail import Trail
 
-_KEPT = 8
+_MAX_CACHED_VERSIONS = 8
 """Number of versions whose texts stay in memory."""
 
 
@@ -49,6 +49,25 @@ class BlameReport(Record, frozen=True):
     """The revisions that the lines name."""
 
 
+def blame_document(ws: Workspace, name: str) -> BlameReport:
+    """Return the origins of the lines of `[REF:]NAME`.
+
+    Raises the errors of `document_names.find_at`.
+    """
+    with named_places.explain_missing_file(ws, name):
+        place, document_name = document_names.find_at(ws, name)
+    text = _read_text(ws.engine, place.at, document_name)
+    versions = _Versions(ws.engine, Trail(ws.engine, [place.revision], log.list_hidden(ws.engine)))
+    origins = _find_origins(versions, place.revision, document_name, text)
+    lines = []
+    for number, line in enumerate(lines_of(text)):
+        uncommitted = _Origin(WORKING, str(document_name), number + 1)
+        origin = origins.by_line.get(number, uncommitted)
+        lines.append(BlamedLine(line, origin.revision, origin.name, origin.number))
+    collection, doc_id = document_name.key
+    return BlameReport(collection, doc_id, place.revision, lines, log.add_pins(ws, origins.revisions))
+
+
 class _Line(NamedTuple):
     """A line of a version."""
 
@@ -58,83 +77,72 @@ class _Line(NamedTuple):
     """Its number in the blamed text, from 0."""
 
 
-def blame_document(ws: Workspace, name: str) -> BlameReport:
-    """Return the origins of the lines of `[REF:]NAME`.
+class _Origin(NamedTuple):
+    """The fields `revision`, `name` and `number` of a `BlamedLine`."""
 
-    Raises the errors of `document_names.find_at`.
-    """
-    with named_places.explain_missing_file(ws, name):
-        place, document_name = document_names.find_at(ws, name)
-    text = _read_text(ws.engine, place.at, document_name)
-    finder = _OriginFinder(ws.engine, Trail(ws.engine, [place.revision], log.list_hidden(ws.engine)))
-    origins = finder.find_origins(place.revision, document_name, text)
-    lines = [
-        BlamedLine(line, *origins.get(number, (WORKING, str(document_name), number + 1)))
-        for number, line in enumerate(lines_of(text))
-    ]
-    return BlameReport(*document_name.key, place.revision, lines, log.add_pins(ws, finder.list_infos()))
+    revision: str
+    name: str
+    number: int
 
 
-class _OriginFinder:
+class _Origins(NamedTuple):
+    """The origins of the committed lines of a text."""
+
+    by_line: dict[int, _Origin]
+    """By the number of the line in the text, from 0."""
+    revisions: list[RevisionInfo]
+    """The revisions of the origins, newest first."""
+
+
+class _Versions:
+    """Reads the versions of a document. Recent texts are cached."""
+
     def __init__(self, engine: Engine, trail: Trail) -> None:
+        self.trail = trail
         self._engine = engine
-        self._trail = trail
-        self._texts: OrderedDict[str, list[str]] = OrderedDict()
-        self._origins: dict[int, tuple[str, str, int]] = {}
-        self._infos: dict[str, RevisionInfo] = {}
+        self._lines_by_hash: OrderedDict[str, list[str]] = OrderedDict()
 
-    def list_infos(self) -> Iterator[RevisionInfo]:
-        """Return the revisions that were found, newest first."""
-        return iter(self._infos.values())
-
-    def find_origins(self, revision: str, name: DocumentName, text: str) -> dict[int, tuple[str, str, int]]:
-        """Return revision, name and number for each line of a text, by its number.
-
-        Lines that are not in the revision's text are left out.
-        """
-        start = (revision, name)
-        committed = self._trail.find_header(*start)
-        if committed is None:
-            return {}
-        lines = [_Line(number, number) for number in range(len(lines_of(text)))]
-        if committed.content_hash != content_hash(text):
-            lines, _ = _divide_lines(lines, self._read_version(*start), lines_of(text))
-        waiting = {start: lines}
-        for visit in self._trail.list_visits(name):
-            version_lines = waiting.pop((visit.info.revision, visit.name), [])
-            for origin, parent_lines in self._pass_on(visit, version_lines):
-                waiting.setdefault(origin, []).extend(parent_lines)
-            if not any(waiting.values()):
-                break
-        return self._origins
-
-    def _pass_on(
-        self, visit: DocumentVisit, lines: Sequence[_Line]
-    ) -> Iterator[tuple[tuple[str, DocumentName], Sequence[_Line]]]:
-        """Yield the lines that each parent has. Record the revision as the origin of the others."""
-        if not visit.changed or not lines:
-            if visit.origins:
-                yield visit.origins[0], lines
-            return
-        text = self._read_version(visit.info.revision, visit.name)
-        for origin in visit.origins:
-            parent_lines, lines = _divide_lines(lines, self._read_version(*origin), text)
-            yield origin, parent_lines
-        if lines:
-            self._infos.setdefault(visit.info.revision, visit.info)
-        for line in lines:
-            self._origins[line.number] = (visit.info.revision, str(visit.name), line.version_number + 1)
-
-    def _read_version(self, revision: str, name: DocumentName) -> list[str]:
-        """Return the lines of the document in a revision. Recent texts are cached."""
-        header = self._trail.find_header(revision, name)
+    def read_lines(self, revision: str, name: DocumentName) -> list[str]:
+        header = self.trail.find_header(revision, name)
         digest = header.content_hash if header else ""
-        if digest not in self._texts:
-            self._texts[digest] = lines_of(_read_text(self._engine, revision, name))
-            if len(self._texts) > _KEPT:
-                self._texts.popitem(last=False)
-        self._texts.move_to_end(digest)
-        return self._texts[digest]
+        if digest not in self._lines_by_hash:
+            self._lines_by_hash[digest] = lines_of(_read_text(self._engine, revision, name))
+            if len(self._lines_by_hash) > _MAX_CACHED_VERSIONS:
+                self._lines_by_hash.popitem(last=False)
+        self._lines_by_hash.move_to_end(digest)
+        return self._lines_by_hash[digest]
+
+
+def _find_origins(versions: _Versions, revision: str, name: DocumentName, text: str) -> _Origins:
+    """Return the origins of the lines of a text that the document in the revision has.
+
+    Each visit of the trail is a version of the document, newest first. Its lines wait until the
+    visit, which passes them on to the parents that have them.
+    """
+    origins = _Origins({}, [])
+    header = versions.trail.find_header(revision, name)
+    if header is None:
+        return origins
+    lines = [_Line(number, number) for number in range(len(lines_of(text)))]
+    if header.content_hash != content_hash(text):
+        lines, _ = _divide_lines(lines, versions.read_lines(revision, name), lines_of(text))
+    waiting = {(revision, name): lines}
+    for visit in versions.trail.list_visits(name):
+        lines = waiting.pop((visit.info.revision, visit.name), [])
+        if lines and visit.changed:
+            new_lines = versions.read_lines(visit.info.revision, visit.name)
+            for parent in visit.origins:
+                parent_lines, lines = _divide_lines(lines, versions.read_lines(*parent), new_lines)
+                waiting.setdefault(parent, []).extend(parent_lines)
+            if lines and visit.info not in origins.revisions:
+                origins.revisions.append(visit.info)
+            for line in lines:
+                origins.by_line[line.number] = _Origin(visit.info.revision, str(visit.name), line.version_number + 1)
+        elif visit.origins:
+            waiting.setdefault(visit.origins[0], []).extend(lines)
+        if not any(waiting.values()):
+            break
+    return origins
 
 
 def _divide_lines(lines: Sequence[_Line], old: Sequence[str], new: Sequence[str]) -> tuple[list[_Line], list[_Line]]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from fnmatch import translate
 
-from msgspec.structs import replace
-
 from vmrag_link.engines.base import is_reserved
 from vmrag_link.models import Record, RevisionInfo
 from vmrag_link.transport import probe
@@ -56,32 +54,47 @@ def list_branches(ws: Workspace, origin: AnswerOrigin, *, local: bool, pattern: 
     their_heads = _read_remote_heads(ws, remote)
     matches = re.compile(translate(pattern or "*")).match
     lists_reserved = bool(pattern) and is_reserved(pattern)
-    names = sorted(
-        name
-        for name in (our_heads.keys() | their_heads.keys() if local else their_heads.keys())
-        if matches(name) and (lists_reserved or not is_reserved(name))
-    )
-    diverged = [
-        name for name in names if name in our_heads and name in their_heads and our_heads[name] != their_heads[name]
+    candidates = our_heads.keys() | their_heads.keys() if local else their_heads.keys()
+    names = sorted(name for name in candidates if matches(name) and (lists_reserved or not is_reserved(name)))
+    common = [name for name in names if name in our_heads and name in their_heads]
+    diverged_heads = [
+        head for name in common if our_heads[name] != their_heads[name] for head in (our_heads[name], their_heads[name])
     ]
-    distances = (
-        Distances(ws.engine, [side[name] for name in diverged for side in (our_heads, their_heads)])
-        if diverged
-        else None
-    )
+    distances = Distances(ws.engine, diverged_heads) if diverged_heads else None
     rows = []
     for name in names:
-        head = ws.engine.read_revision(our_heads.get(name) or their_heads[name])
-        row = Branch(name, name == origin.kb.branch, name in our_heads, name in their_heads, head)
-        if name in our_heads and name in their_heads:
-            distance = (
-                distances.count_apart([our_heads[name]], [their_heads[name]])
-                if distances and name in diverged
-                else AheadBehind()
-            )
-            row = replace(row, ahead=distance.ahead, behind=distance.behind)
+        distance = None
+        if name in common:
+            distance = AheadBehind()
+            if distances and our_heads[name] != their_heads[name]:
+                distance = distances.count_apart([our_heads[name]], [their_heads[name]])
+        row = Branch(
+            name=name,
+            current=name == origin.kb.branch,
+            local=name in our_heads,
+            remote=name in their_heads,
+            head=ws.engine.read_revision(our_heads.get(name) or their_heads[name]),
+            ahead=distance.ahead if distance else None,
+            behind=distance.behind if distance else None,
+        )
         rows.append(row)
     return BranchList(origin.kb.branch, tuple(rows), _explain_doubt(ws, remote))
+
+
+def list_heads(ws: Workspace, origin: AnswerOrigin) -> dict[str, str]:
+    """Return the heads by branch name, the current branch first.
+
+    A branch that only the remote has is listed as `REMOTE/NAME`.
+    """
+    our_heads = {branch.name: branch.head for branch in ws.engine.list_branches() if not is_reserved(branch.name)}
+    heads = {}
+    if origin.kb.branch in our_heads:
+        heads[origin.kb.branch] = our_heads[origin.kb.branch]
+    heads |= our_heads
+    remote = find_upstream(ws)
+    if remote:
+        heads |= {f"{remote.name}/{name}": head for name, head in remote.heads.items() if name not in our_heads}
+    return heads
 
 
 def _read_remote_heads(ws: Workspace, remote: Upstream | None) -> dict[str, str]:
@@ -91,22 +104,7 @@ def _read_remote_heads(ws: Workspace, remote: Upstream | None) -> dict[str, str]
 
 
 def _explain_doubt(ws: Workspace, remote: Upstream | None) -> str:
+    """Return `doubt` of the list. It asks the remote, if the remote may be contacted."""
     if remote is None:
         return ""
     return probe.describe_doubt(ws.places, ws.engine, remote.address) if remote.address else remote.problem
-
-
-def list_heads(ws: Workspace, origin: AnswerOrigin) -> dict[str, str]:
-    """Return the heads by branch name, the current branch first.
-
-    A branch that only the remote has is listed as `REMOTE/NAME`.
-    """
-    our_heads = {branch.name: branch.head for branch in ws.engine.list_branches() if not is_reserved(branch.name)}
-    current = {origin.kb.branch: our_heads[origin.kb.branch]} if origin.kb.branch in our_heads else {}
-    remote = find_upstream(ws)
-    their_heads = (
-        {}
-        if remote is None
-        else {f"{remote.name}/{name}": head for name, head in remote.heads.items() if name not in our_heads}
-    )
-    return {**current, **our_heads, **their_heads}

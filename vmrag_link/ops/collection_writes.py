@@ -1,13 +1,9 @@
-"""Create, modify and delete collections for clients. Each call makes all its changes or none.
-
-Clients read and write the settings of a collection's index as keys of its metadata.
-"""
+"""Create, modify and delete collections for tools. Each call makes all its changes or none."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -17,33 +13,25 @@ from vmrag_link.engines.base import Write
 from vmrag_link.errors import (
     CollectionExists,
     ConfirmationMissing,
-    ContentRefused,
     EmbeddingFailed,
     IndexExtraMissing,
     UsageInvalid,
     plural,
-    shortened,
 )
 from vmrag_link.index.metadata import HNSW_PREFIX, HNSW_SETTINGS
 from vmrag_link.models import (
     At,
     Chunking,
     Collection,
-    Distance,
     Record,
     encode_canonical_json,
-    parse_metadata,
-    parse_user_json,
 )
-from vmrag_link.ops import rm
+from vmrag_link.ops import collection_metadata, rm
 from vmrag_link.sync.adding import check_model
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents import collections, writing
 from vmrag_link.workspace.documents.collections import find_collection, find_exact, make_collection, require_plain
 from vmrag_link.workspace.documents.writing import Planned, WriteResult
-
-SPACE = "hnsw:space"
-"""Metadata key of a collection's distance. The distance is stored in its own column."""
 
 
 class CollectionCreation(Record, frozen=True):
@@ -62,6 +50,7 @@ class ModifiedCollection(Record, frozen=True):
     collection: Collection
     renamed: bool
     described: bool
+    """True if the metadata changed."""
     unapplied: tuple[str, ...]
     """Recorded keys of HNSW settings that the present index does not use."""
 
@@ -92,8 +81,8 @@ def create_collection(
     errors for a model that does not work here, and the errors of `writing.write_rows`.
     """
     collections.require_name(name)
-    given = flatten_metadata(metadata)
-    distance = given.pop(SPACE, "l2")
+    given = collection_metadata.flatten_metadata(metadata)
+    distance = given.pop(collection_metadata.SPACE, "l2")
     chunking_settings = _read_chunking(ws, chunking or {})
     ignored = tuple(key for key in given if key.startswith(HNSW_PREFIX) and key not in HNSW_SETTINGS)
 
@@ -126,39 +115,24 @@ def modify_collection(
         )
     if new_name is not None:
         collections.require_name(new_name)
-    given = None if metadata is None else flatten_metadata(metadata)
+    given = None if metadata is None else collection_metadata.flatten_metadata(metadata)
 
     def plan_change(at: At) -> Planned[ModifiedCollection]:
         before = find_collection(ws, at, name)
-        recorded = before.metadata if given is None else replace_metadata(before, given)
+        recorded = before.metadata if given is None else collection_metadata.replace_metadata(before, given)
         after = msgspec.structs.replace(before, name=new_name or before.name, metadata=recorded)
         report = ModifiedCollection(
             after,
             renamed=after.name != before.name,
             described=recorded != before.metadata,
-            unapplied=unapplied_settings(before, after, given or {}),
+            unapplied=collection_metadata.list_unapplied(before, after, given or {}),
         )
         if after == before:
             return Planned(None, report)
-        return Planned(
-            _plan_rename(ws, at, before, after) if report.renamed else Write(put_collections=[after]), report
-        )
+        write = _plan_rename(ws, at, before, after) if report.renamed else Write(put_collections=[after])
+        return Planned(write, report)
 
     return writing.write_rows(ws, plan_change, f"modify collection {name}")
-
-
-def _plan_rename(ws: Workspace, at: At, before: Collection, after: Collection) -> Write:
-    require_plain(before)
-    if any(collection.name == after.name for collection in ws.engine.list_collections(at)):
-        raise _collection_exists(after.name)
-    check_model(ws.models.load_for(before), before)  # its documents are indexed under the new name
-    # They are read during the write, so all of them come from one state.
-    moved = ws.engine.read_documents(at, collection=before.name)
-    return Write(
-        put_collections=[after],
-        remove_collections=[before.name],
-        put_documents=(msgspec.structs.replace(document, collection=after.name) for document in moved),
-    )
 
 
 def delete_collection(ws: Workspace, name: str, *, confirmed: bool) -> WriteResult[DeletedCollection]:
@@ -184,54 +158,6 @@ def delete_collection(ws: Workspace, name: str, *, confirmed: bool) -> WriteResu
     return writing.write_rows(ws, plan_deletion, f"delete collection {name}")
 
 
-def _collection_exists(name: str) -> CollectionExists:
-    return CollectionExists(
-        f"the collection {name!r} already exists.",
-        hint="run 'vmrag list' to list the collections",
-        collection_name=name,
-    )
-
-
-def _confirmation_missing(name: str, count: int, uncommitted: int) -> ConfirmationMissing:
-    suffix = f", {uncommitted} of them with an uncommitted text" if uncommitted else ", all of them committed"
-    return ConfirmationMissing(
-        f"this call would delete the collection {name!r} with {plural(count, 'document')}{suffix if count else ''}.",
-        hint="use confirm=true to delete it",
-        collection_name=name,
-        document_count=count,
-        uncommitted_count=uncommitted,
-    )
-
-
-# -- how the documents will be indexed
-
-
-class _Chunking(Record, frozen=True, forbid_unknown_fields=True):
-    strategy: Literal["characters"]
-    size: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
-    overlap: Annotated[int, msgspec.Meta(ge=0, le=99_999)]
-
-
-def _read_chunking(ws: Workspace, given: Mapping[str, Any]) -> Chunking:
-    """Return the chunking settings of a call, with defaults from the settings.
-
-    Raises `UsageInvalid`.
-    """
-    usual = ws.config.chunking
-    whole = {"strategy": "characters", "size": usual.size, "overlap": usual.overlap, **given}
-    try:
-        converted = msgspec.convert(whole, type=_Chunking, strict=False)
-    except msgspec.ValidationError as error:
-        raise UsageInvalid(
-            f"invalid chunking: {error}.",
-            hint='pass an object, such as \'{"size": 512, "overlap": 50}\'',
-            parameter="chunking",
-        ) from None
-    chunking = Chunking(converted.strategy, converted.size, converted.overlap)
-    require_valid_sizes(chunking)
-    return chunking
-
-
 def load_working_model(ws: Workspace, name: str) -> Model:
     """Return the embedding model with this name after it has embedded a word as a test.
 
@@ -245,72 +171,62 @@ def load_working_model(ws: Workspace, name: str) -> Model:
     return model
 
 
-def shown_metadata(collection: Collection) -> dict[str, Any]:
-    """Return a collection's metadata for clients, with its distance."""
-    return {**parse_metadata(collection), SPACE: collection.distance}
+class _ChunkingArgument(Record, frozen=True, forbid_unknown_fields=True):
+    """The argument `chunking` of a tool, with limits."""
+
+    strategy: Literal["characters"]
+    size: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+    overlap: Annotated[int, msgspec.Meta(ge=0, le=99_999)]
 
 
-def flatten_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metadata with the keys of its `settings` moved to the top level.
+def _read_chunking(ws: Workspace, given: Mapping[str, Any]) -> Chunking:
+    """Return the chunking settings of a call, with defaults from the settings.
 
-    Raises `ContentRefused`.
+    Raises `UsageInvalid`.
     """
+    defaults = ws.config.chunking
+    settings = {"strategy": "characters", "size": defaults.size, "overlap": defaults.overlap, **given}
     try:
-        given = parse_user_json(json.dumps(metadata))
-    except ValueError as error:
-        raise ContentRefused(f"the metadata {error}.", hint="use texts, numbers, true, false or null") from None
-    settings = given.pop("settings", {})
-    if not isinstance(settings, dict):
-        raise _invalid_metadata("settings", "an object", settings)
-    for key, value in settings.items():
-        if key in given and given[key] != value:
-            raise ContentRefused(
-                f"{key!r} has two values: {given[key]!r} in the metadata, and {value!r} in its 'settings'.",
-                hint="pass it once",
-                key=key,
-            )
-        given[key] = value
-    for key, value in given.items():
-        _check_value(key, value)
-    return {key: value for key, value in given.items() if value is not None or not key.startswith(HNSW_PREFIX)}
+        converted = msgspec.convert(settings, type=_ChunkingArgument, strict=False)
+    except msgspec.ValidationError as error:
+        raise UsageInvalid(
+            f"invalid chunking: {error}.",
+            hint='pass an object, such as \'{"size": 512, "overlap": 50}\'',
+            parameter="chunking",
+        ) from None
+    chunking = Chunking(converted.strategy, converted.size, converted.overlap)
+    require_valid_sizes(chunking)
+    return chunking
 
 
-def _check_value(key: str, value: Any) -> None:
-    if isinstance(value, dict | list):
-        raise _invalid_metadata(key, "a text, a number, true, false or null", value)
-    if value is None:
-        return
-    if key == "description" and not isinstance(value, str):
-        raise _invalid_metadata(key, "a text", value)
-    if key == SPACE and value not in get_args(Distance):
-        raise _invalid_metadata(key, f"one of {', '.join(get_args(Distance))}", value)
-    setting = HNSW_SETTINGS.get(key)
-    if setting and not setting.allows(value):
-        raise _invalid_metadata(key, f"a whole number from {setting.low} to {setting.high}", value)
+def _collection_exists(name: str) -> CollectionExists:
+    return CollectionExists(
+        f"the collection {name!r} already exists.",
+        hint="run 'vmrag list' to list the collections",
+        collection_name=name,
+    )
 
 
-def _invalid_metadata(key: str, expected: str, value: Any) -> ContentRefused:
-    given = shortened(encode_canonical_json(value))
-    return ContentRefused(f"{key!r} in the metadata must be {expected}, not {given}.", key=key)
+def _plan_rename(ws: Workspace, at: At, before: Collection, after: Collection) -> Write:
+    require_plain(before)
+    if any(collection.name == after.name for collection in ws.engine.list_collections(at)):
+        raise _collection_exists(after.name)
+    check_model(ws.models.load_for(before), before)  # its documents are indexed under the new name
+    documents = ws.engine.read_documents(at, collection=before.name)
+    return Write(
+        put_collections=[after],
+        remove_collections=[before.name],
+        # The generator is read during the write, so all documents are of one revision.
+        put_documents=(msgspec.structs.replace(document, collection=after.name) for document in documents),
+    )
 
 
-def replace_metadata(before: Collection, given: Mapping[str, Any]) -> str:
-    """Return the new metadata as canonical JSON.
-
-    Settings of the index that are not given stay, because they are not the user's metadata.
-    """
-    recorded = parse_metadata(before)
-    kept = {key: value for key, value in recorded.items() if key.startswith(HNSW_PREFIX)}
-    return encode_canonical_json(kept | {key: value for key, value in given.items() if key != SPACE})
-
-
-def unapplied_settings(before: Collection, after: Collection, given: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the given settings that the index does not use.
-
-    A renamed collection gets a new index with every setting except another distance.
-    """
-    now = {key: setting.default for key, setting in HNSW_SETTINGS.items()} | shown_metadata(before)
-    fixed = [
-        key for key in given if key.startswith(HNSW_PREFIX) and (key not in HNSW_SETTINGS or after.name == before.name)
-    ]
-    return tuple(key for key in fixed if given[key] != now.get(key))
+def _confirmation_missing(name: str, count: int, uncommitted: int) -> ConfirmationMissing:
+    suffix = f", {uncommitted} of them with an uncommitted text" if uncommitted else ", all of them committed"
+    return ConfirmationMissing(
+        f"this call would delete the collection {name!r} with {plural(count, 'document')}{suffix if count else ''}.",
+        hint="use confirm=true to delete it",
+        collection_name=name,
+        document_count=count,
+        uncommitted_count=uncommitted,
+    )

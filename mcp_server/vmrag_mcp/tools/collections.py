@@ -9,7 +9,7 @@ from vmrag_link.chroma.bindings import DATABASE, TENANT
 from vmrag_link.errors import plural
 from vmrag_link.models import Chunking, Collection, Record
 from vmrag_link.ops import collection_writes as writes
-from vmrag_link.ops.collection_writes import shown_metadata
+from vmrag_link.ops.collection_metadata import shown_metadata
 from vmrag_link.ops.stores import stores
 from vmrag_link.workspace.answers import index_status
 from vmrag_link.workspace.answers.index_status import CollectionSize, Status, collection_id, read_indexed

@@ -1,4 +1,4 @@
-"""Start a knowledge base for an agent: the MCP tools `dolt_init` and `dolt_clone`.
+"""Create or clone a knowledge base for an agent, by a tool of the MCP server.
 
 If `vmrag init` or `vmrag clone` fails, it leaves unfinished parts, because a user can run it again.
 An agent would try something else instead, so this module reverts a failed start.

@@ -1,4 +1,4 @@
-"""Read another program's Chroma store as documents and collections, for the MCP tool `dolt_init`.
+"""Read another program's Chroma store as documents and collections, for a new knowledge base.
 
 Such programs often cut a text into several rows. This module joins these pieces again.
 """
