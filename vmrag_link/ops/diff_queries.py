@@ -1,4 +1,7 @@
-"""`vmrag diff --queries`: compare the answers to the golden queries at two places."""
+"""`vmrag diff --queries`: compare the answers to the golden queries at two places.
+
+A place is the work tree (None), or a revision of the knowledge base with the files of a commit.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +72,7 @@ def diff_queries(ws: Workspace, old: str | None, new: str | None) -> QueriesDiff
 
 
 AnsweredTwice = tuple[GoldenQuery, GoldenAnswer, GoldenAnswer]
+"""A query, and its answers at the earlier and the later place."""
 
 
 def list_shown_names(answered: Sequence[AnsweredTwice]) -> dict[str, str]:
@@ -76,7 +80,10 @@ def list_shown_names(answered: Sequence[AnsweredTwice]) -> dict[str, str]:
 
     If the later place does not have a name, it may be that of the earlier place.
     """
-    return dict(answered[0][1].names.shown) | dict(answered[0][2].names.shown) if answered else {}
+    if not answered:
+        return {}
+    _, before, after = answered[0]  # all answers at a place have the same names
+    return dict(before.names.shown) | dict(after.names.shown)
 
 
 def answer_twice(
@@ -140,11 +147,10 @@ def _answer_at(ws: Workspace, golden: GoldenFile, place: RankedRevision | None) 
 def _classify_change(before: GoldenAnswer, after: GoldenAnswer) -> Literal["none", "scores", "ranking"]:
     if (before.chunks, before.problem) == (after.chunks, after.problem):
         return "none"
-    chunks_before, chunks_after = (
-        [(chunk.document, chunk.chunk) for chunk in answer.chunks] for answer in (before, after)
-    )
-    return "scores" if chunks_before == chunks_after and before.problem == after.problem else "ranking"
+    order_before = [(chunk.document, chunk.chunk) for chunk in before.chunks]
+    order_after = [(chunk.document, chunk.chunk) for chunk in after.chunks]
+    return "scores" if (order_before, before.problem) == (order_after, after.problem) else "ranking"
 
 
 def _name_place(place: RankedRevision | None) -> str:
-    return (place.revision or place.commit or "") if place else WORKING
+    return WORKING if place is None else place.revision or place.commit or ""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,8 +16,8 @@ from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents import reading
 from vmrag_link.workspace.follow.provenance import AnswerOrigin, KbBlock, refuse_outdated
 
-_SHOWN_FILES = 5
-"""Number of changed files that an error names."""
+_MAX_NAMED_FILES = 5
+"""Maximum number of changed files in an error."""
 
 
 class LeftOutDocument(Record, frozen=True):
@@ -60,9 +61,10 @@ def export_documents(
     written then. Raises `UsageInvalid`, `CollectionMissing` and `FileFailed`.
     """
     sources = tuple(source.collection for source in ws.sources.configured)
-    if named := [name for name in requested if name in sources]:
+    requested_sources = [name for name in requested if name in sources]
+    if requested_sources:
         raise UsageInvalid(
-            f"cannot export {enumerated(named)}: these documents are files of the repository.",
+            f"cannot export {enumerated(requested_sources)}: these documents are files of the repository.",
             hint="run 'vmrag sources' to list the files of the sources",
         )
     if folder.exists() and not folder.is_dir():
@@ -70,8 +72,8 @@ def export_documents(
 
     def export_at(origin: AnswerOrigin) -> ExportReport:
         refuse_outdated(ws, origin.notes, strict=strict)
-        written = _write_export(ws, folder, requested, origin, force=force)
-        return msgspec.structs.replace(written, sources=() if requested else sources)
+        report = _write_export(ws, folder, requested, origin, force=force)
+        return msgspec.structs.replace(report, sources=() if requested else sources)
 
     return reading.read_at(ws, ref, export_at)
 
@@ -80,18 +82,16 @@ def _write_export(
     ws: Workspace, folder: Path, requested: Sequence[str], origin: AnswerOrigin, *, force: bool
 ) -> ExportReport:
     names = reading.collection_names(ws.engine, origin.at, requested)
+    headers = (header for name in names for header in ws.engine.read_headers(origin.at, collection=name))
     target = Folder(folder)
     with file_failures():
-        plan = _ExportPlan(
-            target, (header for name in names for header in ws.engine.read_headers(origin.at, collection=name))
-        )
+        plan = _plan_export(target, headers)
         if plan.changed and not force:
             raise _would_overwrite(folder, plan.changed)
         _write_files(ws, origin.at, target, plan)
-    written = sum(map(len, plan.write.values()))
     return ExportReport(
         folder=str(folder),
-        written=written,
+        written=plan.count_files(),
         unchanged=plan.unchanged,
         left_out=plan.left_out,
         kb=origin.kb,
@@ -99,58 +99,79 @@ def _write_export(
     )
 
 
-class _ExportPlan:
-    """Plans what happens to each document before anything is written.
+class _ExportPlan(NamedTuple):
+    """What an export does with each document."""
 
-    `write` has ids by collection.
+    ids_by_collection: dict[str, list[str]]
+    """The documents whose files are written."""
+    changed: list[str]
+    """The paths of files that are overwritten."""
+    unchanged: int
+    left_out: list[LeftOutDocument]
+
+    def count_files(self) -> int:
+        return sum(map(len, self.ids_by_collection.values()))
+
+
+def _plan_export(target: Folder, headers: Iterable[DocumentHeader]) -> _ExportPlan:
+    ids_by_collection: dict[str, list[str]] = {}
+    changed: list[str] = []
+    unchanged = 0
+    left_out: list[LeftOutDocument] = []
+    paths = _ExportedPaths()
+    for header in headers:
+        parts = parts_of(*header.key)
+        problem = export_paths.find_name_problem(parts) or paths.find_clash(parts)
+        digest = None
+        if not problem:
+            paths.add(parts)
+            try:
+                digest = target.hash_file(parts)
+            except PathBlocked:
+                problem = "its path has a link, or something other than a file"
+        if problem:
+            left_out.append(LeftOutDocument(header.collection, header.doc_id, problem))
+        elif digest == header.content_hash:
+            unchanged += 1
+        else:
+            if digest is not None:
+                changed.append("/".join(parts))
+            ids_by_collection.setdefault(header.collection, []).append(header.doc_id)
+    return _ExportPlan(ids_by_collection, changed, unchanged, left_out)
+
+
+class _ExportedPaths:
+    """The paths of an export.
+
+    On some systems two names are the same file, and a file cannot also be a folder.
     """
 
-    def __init__(self, target: Folder, headers: Iterator[DocumentHeader]) -> None:
-        self.write: dict[str, list[str]] = {}
-        self.changed: list[str] = []
-        self.unchanged = 0
-        self.left_out: list[LeftOutDocument] = []
+    def __init__(self) -> None:
+        # Names by the form in which all systems distinguish them.
         self._files: dict[str, str] = {}
         self._folders: dict[str, str] = {}
-        for header in headers:
-            if reason := self._find_problem(target, header):
-                self.left_out.append(LeftOutDocument(header.collection, header.doc_id, reason))
 
-    def _find_problem(self, target: Folder, header: DocumentHeader) -> str | None:
-        """Return why a document cannot be exported, or None. Plan its file."""
-        parts = parts_of(*header.key)
-        if reason := export_paths.find_name_problem(parts) or self._find_clash(parts):
-            return reason
-        try:
-            digest = target.hash_file(parts)
-        except PathBlocked:
-            return "its path has a link, or something other than a file"
-        if digest == header.content_hash:
-            self.unchanged += 1
-            return None
-        if digest is not None:
-            self.changed.append("/".join(parts))
-        self.write.setdefault(header.collection, []).append(header.doc_id)
-        return None
-
-    def _find_clash(self, parts: Sequence[str]) -> str | None:
-        """Return why a document's file clashes with earlier files, or None.
-
-        On some systems two names are the same file, and a file cannot also be a folder.
-        """
-        name, file_key = "/".join(parts), export_paths.fold_case(parts)
-        above = [parts[:length] for length in range(1, len(parts))]
-        folders = {export_paths.fold_case(folder): "/".join(folder) for folder in above}
-        if other := self._files.get(file_key) or self._folders.get(file_key):
+    def find_clash(self, parts: Sequence[str]) -> str | None:
+        """Return why a file clashes with earlier files, or None."""
+        key = export_paths.fold_case(parts)
+        other = self._files.get(key) or self._folders.get(key)
+        if other:
             return f"has the same file as {other}"
-        for key, folder in folders.items():
-            if key in self._files:
-                return f"needs a folder where {self._files[key]} is"
-            if self._folders.get(key, folder) != folder:
-                return f"needs a folder that some systems confuse with {self._folders[key]}"
-        self._files[file_key] = name
-        self._folders |= folders
+        for folder_key, folder in _list_folders(parts).items():
+            if folder_key in self._files:
+                return f"needs a folder where {self._files[folder_key]} is"
+            if self._folders.get(folder_key, folder) != folder:
+                return f"needs a folder that some systems confuse with {self._folders[folder_key]}"
         return None
+
+    def add(self, parts: Sequence[str]) -> None:
+        self._files[export_paths.fold_case(parts)] = "/".join(parts)
+        self._folders |= _list_folders(parts)
+
+
+def _list_folders(parts: Sequence[str]) -> dict[str, str]:
+    folders = [parts[:length] for length in range(1, len(parts))]
+    return {export_paths.fold_case(folder): "/".join(folder) for folder in folders}
 
 
 def parts_of(collection: str, doc_id: str) -> tuple[str, ...]:
@@ -158,19 +179,19 @@ def parts_of(collection: str, doc_id: str) -> tuple[str, ...]:
 
 
 def _write_files(ws: Workspace, at: At, target: Folder, plan: _ExportPlan) -> None:
-    with ws.progress.task("writing", sum(map(len, plan.write.values()))) as task:
-        for collection, ids in plan.write.items():
+    with ws.progress.task("writing", plan.count_files()) as task:
+        for collection, ids in plan.ids_by_collection.items():
             for document in ws.engine.read_documents(at, collection=collection, ids=ids):
                 target.write_file(parts_of(*document.key), document.content.encode())
                 task.advance()
 
 
 def _would_overwrite(folder: Path, changed: Sequence[str]) -> DocumentExists:
-    shown = enumerated(
-        [*changed[:_SHOWN_FILES], *([f"{len(changed) - _SHOWN_FILES} more"] if len(changed) > _SHOWN_FILES else [])]
-    )
+    names = [*changed[:_MAX_NAMED_FILES]]
+    if len(changed) > _MAX_NAMED_FILES:
+        names.append(f"{len(changed) - _MAX_NAMED_FILES} more")
     return DocumentExists(
-        f"the export would overwrite {plural(len(changed), 'file')} in {folder}: {shown}. Nothing was written.",
+        f"the export would overwrite {plural(len(changed), 'file')} in {folder}: {enumerated(names)}. Nothing was written.",
         hint=f"run 'vmrag export {quoted(f'{folder}-2')}', or add --force to overwrite the files, which git may "
         "not have",
         files=list(changed),

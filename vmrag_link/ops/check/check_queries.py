@@ -1,18 +1,17 @@
 """`vmrag check`: compare the answers to the golden queries with the expected ones.
 
-For a missing document, it also explains where the document is.
+Golden queries are the queries of `.vmrag/queries.yaml`. A *miss* is an expectation that the answer
+does not fulfil.
 """
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from vmrag_link.errors import QueriesInvalid, SourcesIncomplete, nearest, shortened
+from vmrag_link.errors import QueriesInvalid, SourcesIncomplete, shortened
 from vmrag_link.golden import rewrite
 from vmrag_link.golden.queries import (
     NO_NAMES,
@@ -29,7 +28,8 @@ from vmrag_link.golden.queries import (
     list_documents,
     name_queries,
 )
-from vmrag_link.models import At, Record
+from vmrag_link.models import Record
+from vmrag_link.ops.check.missed_documents import MissedDocuments
 from vmrag_link.ops.check.thresholds import (
     NO_THRESHOLDS,
     GoldenMetrics,
@@ -41,7 +41,6 @@ from vmrag_link.ops.check.thresholds import (
 )
 from vmrag_link.paths import QUERIES_NAME
 from vmrag_link.retrieval import fusion
-from vmrag_link.retrieval.query import Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.settings import RetrievalSettings
 from vmrag_link.workspace import Workspace
@@ -49,7 +48,6 @@ from vmrag_link.workspace.answers import golden_file
 from vmrag_link.workspace.answers.golden_file import GoldenAnswer, answer_queries
 from vmrag_link.workspace.answers.query import search_index
 from vmrag_link.workspace.follow.provenance import KbBlock, find_view_origin, ranked_at, require_pinned
-from vmrag_link.workspace.history import document_names
 from vmrag_link.workspace.history.document_names import NamedRows
 from vmrag_link.workspace.history.named_places import JoinedRows
 from vmrag_link.workspace.indexed_rows import IndexedRows
@@ -57,15 +55,6 @@ from vmrag_link.workspace.source_index import require_complete
 
 if TYPE_CHECKING:
     from vmrag_link.workspace import View
-
-_MAX_DEPTH = 100
-"""Number of results in which a missing document is looked up."""
-
-_SIMILARITY = 0.75
-"""Minimum similarity of file names for a suggestion (`errors.nearest`)."""
-
-_MAX_COMPARED = 5000
-"""Maximum number of names that are compared letter by letter, which takes 0.1 ms each."""
 
 
 class CheckedQuery(Record, frozen=True, rename={"chunks": "found"}):
@@ -149,7 +138,7 @@ def check_queries(
         _require_expectations(golden)
     place = ranked_at(ws, ref) if ref is not None else None
     settings = place.retrieval if place else ws.config.retrieval
-    now = build_recording(fusion.read_ranking(settings), settings)
+    present_ranking = build_recording(fusion.read_ranking(settings), settings)
     changed = list_ranking_changes(golden, settings)
     comparable = not changed and not update
 
@@ -160,14 +149,14 @@ def check_queries(
         checked = []
         for query, name, answer in zip(golden.queries, name_queries(golden.queries), answers, strict=True):
             parameters = query.build_query(settings)
-            missed = find_misses(query, answer.chunks, parameters.k, answer.names, comparable=comparable)
-            explained_misses = [documents.explain_miss(miss, parameters) for miss in missed]
+            misses = find_misses(query, answer.chunks, parameters.k, answer.names, comparable=comparable)
+            explained_misses = [documents.explain_miss(miss, parameters) for miss in misses]
             checked.append(_build_checked(query, name, answer, explained_misses))
         return tuple(checked), find_view_origin(ws, view).kb, answers[0].names if answers else NO_NAMES
 
     queries, kb, names = search_index(ws, check_view, at=place)
     if update:
-        queries = _record_answers(ws, stored, queries, now, as_order=as_order)
+        queries = _record_answers(ws, stored, queries, present_ranking, as_order=as_order)
     metrics = measure_answers((frozenset(query.relevant), query.chunks) for query in queries)
     regressions = {query.name for query in queries if query.misses}
     if thresholds.base is not None:
@@ -181,7 +170,7 @@ def check_queries(
         missed=sum(bool(query.misses) for query in queries),
         recorded=sum(query.recorded is not None for query in queries),
         outdated=explain_outdated(golden, changed) if not update else "",
-        ranking=now,
+        ranking=present_ranking,
         kb=kb,
         names=names.shown,
     )
@@ -207,8 +196,8 @@ def _select_query(golden: GoldenFile, number: int) -> GoldenFile:
 
 def list_ranking_changes(golden: GoldenFile, settings: RetrievalSettings) -> list[str]:
     """Return the ranking settings that changed since the rankings were recorded."""
-    now = build_recording(fusion.read_ranking(settings), settings)
-    return describe_changes(golden.recorded, now) if golden.recorded else []
+    present_ranking = build_recording(fusion.read_ranking(settings), settings)
+    return describe_changes(golden.recorded, present_ranking) if golden.recorded else []
 
 
 def _require_complete_view(ws: Workspace, view: View) -> None:
@@ -264,27 +253,30 @@ def _record_answers(
     ws: Workspace,
     stored: golden_file.StoredQueries,
     checked: Sequence[CheckedQuery],
-    now: Recording,
+    present_ranking: Recording,
     *,
     as_order: bool,
 ) -> tuple[CheckedQuery, ...]:
     """Write the answers that are to be recorded. Recorded answers that did not change stay."""
-    orders = {
-        number: list_documents(query.chunks)[: len(query.order) if query.order else None]
-        for number, query in _list_answered(checked)
-        if query.order is not None or (as_order and not stored.golden.queries[number].expects)
-    }
-    rankings = {
-        number: query.chunks
-        for number, query in _list_answered(checked)
-        if query.ranking is not None or (number not in orders and not stored.golden.queries[number].expects)
-    }
-    orders = {number: order for number, order in orders.items() if checked[number].order != order}
-    rankings = {number: ranking for number, ranking in rankings.items() if checked[number].ranking != ranking}
-    is_current = stored.golden.recorded in (None, now) or all(query.ranking is None for query in checked)
+    orders = {}
+    rankings = {}
+    for number, query in enumerate(checked):
+        if any(miss.kind == "asked" for miss in query.misses):
+            continue  # it has no answer
+        has_no_expectation = not stored.golden.queries[number].expects
+        order = list_documents(query.chunks)[: len(query.order) if query.order else None]
+        records_order = query.order is not None or (has_no_expectation and as_order)
+        if records_order and order != query.order:
+            orders[number] = order
+        records_ranking = query.ranking is not None or (has_no_expectation and not as_order)
+        if records_ranking and query.chunks != query.ranking:
+            rankings[number] = query.chunks
+    is_current = stored.golden.recorded in (None, present_ranking) or all(query.ranking is None for query in checked)
     if not orders and not rankings and is_current:
         return tuple(checked)
-    written = rewrite.record_answers(stored.data, rewrite.RecordedAnswers(rankings, orders), now, QUERIES_NAME)
+    written = rewrite.record_answers(
+        stored.data, rewrite.RecordedAnswers(rankings, orders), present_ranking, QUERIES_NAME
+    )
     after = golden_file.store_queries(ws, stored, written)
     return tuple(
         msgspec.structs.replace(
@@ -297,62 +289,5 @@ def _record_answers(
     )
 
 
-def _list_answered(checked: Sequence[CheckedQuery]) -> Iterator[tuple[int, CheckedQuery]]:
-    return (
-        (number, query)
-        for number, query in enumerate(checked)
-        if not any(miss.kind == "asked" for miss in query.misses)
-    )
-
-
 def _describe_recording(query: CheckedQuery) -> Literal["new", "changed"]:
     return "new" if query.ranking is None and query.order is None else "changed"
-
-
-class MissedDocuments:
-    """Explains where the documents are that answers lack. `searcher` has the index of the rows
-    `at`.
-    """
-
-    def __init__(self, searcher: Searcher, rows: NamedRows, at: At) -> None:
-        self._searcher = searcher
-        self._open_rows = rows
-        self._at = at
-
-    def explain_miss(self, miss: Miss, query: Query) -> Miss:
-        """Return the miss with the position of its document, if it is about one."""
-        if miss.document is None:
-            return miss
-        return msgspec.structs.replace(miss, message=f"{miss.message}; {self._locate_document(miss.document, query)}")
-
-    def _locate_document(self, document: str, query: Query) -> str:
-        names = document_names.named_in_full(self._open_rows, self._at, document)
-        named = next((name for name in names if str(name) == document), None)
-        collection, doc_id = named.key if named else ("", "")
-        if not named or doc_id not in self._searcher.count_chunks(collection, [doc_id]):
-            nearest_name = self._find_nearest(document)
-            nearest_name = golden_file.find_shown_name(self._searcher, nearest_name) if nearest_name else None
-            return "no such document" + (f"; did you mean {nearest_name}?" if nearest_name else "")
-        depth = max(_MAX_DEPTH, query.k)
-        hits = self._searcher.search(msgspec.structs.replace(query, k=depth))
-        rank = next((hit.rank for hit in hits if (hit.collection, hit.doc_id) == (collection, doc_id)), None)
-        if rank is not None:
-            return f"it is at rank {rank}"
-        return "the query does not find it" if len(hits) < depth else f"it is not among the first {depth}"
-
-    def _find_nearest(self, document: str) -> str | None:
-        """Return a document whose file has the same name (it may have been moved) or a
-        similar one.
-        """
-        file_name, names = posixpath.basename(document), self._by_file_name
-        similar_name = (
-            file_name if file_name in names else nearest(file_name, [*names][:_MAX_COMPARED], cutoff=_SIMILARITY)
-        )
-        return nearest(document, names[similar_name], cutoff=0.0) if similar_name else None
-
-    @cached_property
-    def _by_file_name(self) -> dict[str, list[str]]:
-        names: dict[str, list[str]] = {}
-        for collection, doc_id in sorted(header.key for header in self._open_rows.read_headers(self._at)):
-            names.setdefault(posixpath.basename(doc_id), []).append(f"{collection}/{doc_id}")
-        return names

@@ -93,18 +93,22 @@ class Thresholds(Record, frozen=True):
         """Yield the result of each threshold that is set. Raises `QueriesInvalid` if there is
         nothing to measure.
         """
-        for name, limit in (("mrr", self.min_mrr), ("recall", self.min_recall)):
-            if limit is None:
-                continue
-            if metrics is None:
-                raise QueriesInvalid(
-                    f"no query in {QUERIES_NAME} has expected documents, so {name} cannot be computed.",
-                    hint="add `expect:` or `first:` to a query",
-                    file=QUERIES_NAME,
-                )
-            yield ThresholdResult("mrr" if name == "mrr" else "recall", limit, getattr(metrics, name))
+        if self.min_mrr is not None:
+            yield ThresholdResult("mrr", self.min_mrr, _require_metrics(metrics, "mrr").mrr)
+        if self.min_recall is not None:
+            yield ThresholdResult("recall", self.min_recall, _require_metrics(metrics, "recall").recall)
         if self.max_regressions is not None or self.base is not None:
             yield ThresholdResult("regressions", self.max_regressions or 0, regressions)
+
+
+def _require_metrics(metrics: GoldenMetrics | None, name: str) -> GoldenMetrics:
+    if metrics is None:
+        raise QueriesInvalid(
+            f"no query in {QUERIES_NAME} has expected documents, so {name} cannot be computed.",
+            hint="add `expect:` or `first:` to a query",
+            file=QUERIES_NAME,
+        )
+    return metrics
 
 
 NO_THRESHOLDS = Thresholds()
@@ -120,25 +124,37 @@ def measure_answers(answers: Iterable[tuple[frozenset[str], Sequence[RankedChunk
     """Measure the answers, given the expected documents and the found chunks. Return None if no
     query names documents.
     """
-    recalls, ranks, gains = [], [], []
-    for expected, ranking in answers:
-        if expected:
-            documents = list_documents(ranking)
-            recalls.append(len(expected & {*documents}) / len(expected))
-            ranks.append(next((1 / place for place, document in enumerate(documents, 1) if document in expected), 0.0))
-            gains.append(_measure_gain(expected, documents))
+    recalls: list[float] = []
+    reciprocal_ranks: list[float] = []
+    gains: list[float] = []
+    for expected, chunks in answers:
+        if not expected:
+            continue
+        documents = list_documents(chunks)
+        ranks = (rank for rank, document in enumerate(documents, 1) if document in expected)
+        first_rank = next(ranks, None)
+        recalls.append(len(expected & {*documents}) / len(expected))
+        reciprocal_ranks.append(1 / first_rank if first_rank else 0.0)
+        gains.append(_measure_gain(expected, documents))
     judged = len(recalls)
     if not judged:
         return None
-    mrr, ndcg = sum(ranks) / judged, sum(gains) / judged
-    intervals = (confidence_interval(mean, judged) for mean in (mrr, ndcg))
-    return GoldenMetrics(judged, sum(recalls) / judged, mrr, ndcg, *intervals)
+    mrr = sum(reciprocal_ranks) / judged
+    ndcg = sum(gains) / judged
+    return GoldenMetrics(
+        judged=judged,
+        recall=sum(recalls) / judged,
+        mrr=mrr,
+        ndcg=ndcg,
+        mrr_interval=confidence_interval(mrr, judged),
+        ndcg_interval=confidence_interval(ndcg, judged),
+    )
 
 
 def _measure_gain(expected: frozenset[str], documents: Sequence[str]) -> float:
     """Return the nDCG of one ranking, rounded, because logarithms differ between machines."""
-    reached = sum(1 / math.log2(place + 1) for place, name in enumerate(documents, 1) if name in expected)
-    best = sum(1 / math.log2(place + 1) for place in range(1, len(expected) + 1))
+    reached = sum(1 / math.log2(rank + 1) for rank, name in enumerate(documents, 1) if name in expected)
+    best = sum(1 / math.log2(rank + 1) for rank in range(1, len(expected) + 1))
     return round(reached / best, 9)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from typing import NamedTuple
 
 import msgspec
 
@@ -39,6 +40,7 @@ from vmrag_link.workspace.merge import merge_state
 from vmrag_link.workspace.pins import pinning
 from vmrag_link.workspace.pins.pinning import PinBlock, PinReport
 
+# The parts of `Name <email>`.
 _NAME = r"[^<>\s]([^<>\0-\x1f]*[^<>\s])?"
 _ADDRESS = r"[^<>\s@]+@[^<>\s@]+"
 _AUTHOR = rf"{_NAME} <[^<>\s]+>"
@@ -127,6 +129,37 @@ def commit(
     return report
 
 
+def plan_commit(ws: Workspace, *, author: str | None = None) -> PlannedCommit:
+    """Return what `commit` would commit now, for the editor in which the user writes the message.
+
+    Raises the errors of `commit` that can occur before the user writes a message: `NoChanges`,
+    `UsageInvalid` and `GitFailed` for the author, and the errors of `writing.require_writable` for
+    a work tree that cannot be written on.
+    """
+    resolve_author(ws, author)
+    target = writing.require_writable(ws, index=False)
+    merge = _find_merge_to_close(ws, target)
+    branch = target.kb_branch
+    if not merge and (branch is None or not branch.dirty):
+        raise _no_changes_error(ws, target)
+    changes = _describe_changes(ws, branch.head, WorkingSet(branch.name)) if branch else _Changes()
+    return PlannedCommit(
+        symbolic=target.trigger.symbolic,
+        kb_branch=branch.name if branch else "",
+        documents=changes.documents,
+        collections=changes.collections,
+        merged=merge.source if merge else "",
+    )
+
+
+def list_unplanned(ws: Workspace, planned: PlannedCommit, report: CommitReport) -> tuple[str, ...]:
+    """Return the changes of documents in a commit that its plan does not list."""
+    if planned.merged:
+        return ()
+    changes = _describe_changes(ws, report.parent, report.revision)
+    return tuple(change for change in changes.documents if change not in planned.documents)
+
+
 def count_chunks(ws: Workspace, report: CommitReport) -> int:
     """Count the chunks that the index holds of the documents that the commit added or modified.
 
@@ -161,14 +194,13 @@ def resolve_author(ws: Workspace, author: str | None) -> str:
 
 
 def _no_changes_error(ws: Workspace, target: Target) -> NoChanges:
-    elsewhere = list_dirty_branches(ws.engine, target)
-    others = f" Other branches have uncommitted documents: {', '.join(map(repr, elsewhere))}." if elsewhere else ""
-    return NoChanges(
-        f"no documents have changed since the last commit.{others}",
-        hint="run 'vmrag branch' to list the KB branches"
-        if elsewhere
-        else "run 'vmrag import DIR --collection NAME' to store documents",
-    )
+    message = "no documents have changed since the last commit."
+    hint = "run 'vmrag import DIR --collection NAME' to store documents"
+    dirty_branches = list_dirty_branches(ws.engine, target)
+    if dirty_branches:
+        message += f" Other branches have uncommitted documents: {', '.join(map(repr, dirty_branches))}."
+        hint = "run 'vmrag branch' to list the KB branches"
+    return NoChanges(message, hint=hint)
 
 
 def _find_merge_to_close(ws: Workspace, target: Target) -> merge_state.MergeState | None:
@@ -199,22 +231,27 @@ def _close_merge(ws: Workspace, target: Target, message: str, author: str) -> Co
 
 
 def _commit_and_pin(ws: Workspace, target: Target, message: str, author: str) -> CommitReport:
+    """Commit the branch and, unless `auto_pin` is off, pin the revision."""
     assert target.kb_branch is not None  # noqa: S101  commit() checked it
-    branch, parent = target.kb_branch.name, target.revision
+    branch = target.kb_branch.name
+    parent = target.revision
     _create_missing_collections(ws, branch, parent)
     commit_branch = functools.partial(
         ws.engine.commit, branch, message=message, author=author, date=clock.now(), expected=parent
     )
+    pin = None
+    staged = False
     if ws.config.auto_pin:
-        before = target.trigger.pin.decode() if target.trigger.pin is not None else None
+        pin_text = target.trigger.pin.decode() if target.trigger.pin is not None else None
         symbolic = target.trigger.symbolic or ""
-        entry = CommitEntry(str(ws.places.git_dir), symbolic, before, kb_branch=branch, parent=parent)
+        entry = CommitEntry(str(ws.places.git_dir), symbolic, pin_text, kb_branch=branch, parent=parent)
         with ws.journal.record_entry(entry):
             revision = commit_branch()
-            pinned = _write_pin(ws, target, revision, branch)
-        pin, staged = pinned.pin, pinned.staged
+            pin_report = _write_pin(ws, target, revision, branch)
+        pin = pin_report.pin
+        staged = pin_report.staged
     else:
-        revision, pin, staged = commit_branch(), None, False
+        revision = commit_branch()
     if has_remembered_changes(ws.engine):
         from vmrag_link.merging import replay  # rarely needed
 
@@ -242,9 +279,10 @@ def _write_pin(ws: Workspace, target: Target, revision: str, branch: str) -> Pin
         report = pinning.write_pin(ws, revision, branch) if ws.read_trigger() == target.trigger else None
     except (OSError, GitFailed) as error:
         raise _unpinned_error(target, revision, branch, str(error)) from error
-    now = ws.read_trigger()
-    pin = migrated.try_read_pin(ws.places.kb, now.pin)
-    if report is None or now.symbolic != target.trigger.symbolic or pin is None or pin.dolt_commit != revision:
+    trigger = ws.read_trigger()
+    pin = migrated.try_read_pin(ws.places.kb, trigger.pin)
+    is_pinned = trigger.symbolic == target.trigger.symbolic and pin is not None and pin.dolt_commit == revision
+    if report is None or not is_pinned:
         reason = "another git command moved HEAD or the pin at the same moment"
         raise _unpinned_error(target, revision, branch, reason)
     return report
@@ -259,35 +297,16 @@ def _unpinned_error(target: Target, revision: str, branch: str, reason: str) -> 
     )
 
 
-# -- the plan of a commit whose message the user writes in an editor
+class _Changes(NamedTuple):
+    """The fields `documents` and `collections` of a `PlannedCommit`."""
+
+    documents: tuple[str, ...] = ()
+    collections: tuple[str, ...] = ()
 
 
-def plan_commit(ws: Workspace, *, author: str | None = None) -> PlannedCommit:
-    """Return what `commit` would commit now.
-
-    Raises the errors of `commit` that can occur before the user writes a message: `NoChanges`,
-    `UsageInvalid` and `GitFailed` for the author, and the errors of `writing.require_writable` for
-    a work tree that cannot be written on.
-    """
-    resolve_author(ws, author)
-    target = writing.require_writable(ws, index=False)
-    merge, branch = _find_merge_to_close(ws, target), target.kb_branch
-    if not merge and (branch is None or not branch.dirty):
-        raise _no_changes_error(ws, target)
-    documents, collections = _describe_changes(ws, branch.head, WorkingSet(branch.name)) if branch else ((), ())
-    name = branch.name if branch else ""
-    return PlannedCommit(target.trigger.symbolic, name, documents, collections, merge.source if merge else "")
-
-
-def list_unplanned(ws: Workspace, planned: PlannedCommit, report: CommitReport) -> tuple[str, ...]:
-    """Return the changes of documents in a commit that its plan does not list."""
-    if planned.merged:
-        return ()
-    documents, _ = _describe_changes(ws, report.parent, report.revision)
-    return tuple(change for change in documents if change not in planned.documents)
-
-
-def _describe_changes(ws: Workspace, before: At, after: At) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _describe_changes(ws: Workspace, before: At, after: At) -> _Changes:
     difference = ws.engine.diff_headers(before, after)
-    documents = tuple(f"{change.kind}: {'/'.join(change.key)}" for change in difference.documents)
-    return documents, tuple(f"{change.kind}: {change.key} (the collection)" for change in difference.collections)
+    return _Changes(
+        documents=tuple(f"{change.kind}: {'/'.join(change.key)}" for change in difference.documents),
+        collections=tuple(f"{change.kind}: {change.key} (the collection)" for change in difference.collections),
+    )

@@ -23,7 +23,7 @@ from vmrag_link.workspace.follow.follow_pin import follow_and_warn
 from vmrag_link.workspace.follow.provenance import RankedRevision, find_origin, ranked_at, require_pinned
 
 _HASH = re.compile(r"[0-9a-f]{64}")
-_MOST_BYTES = 64 * 1024
+_MAX_FILE_BYTES = 64 * 1024
 
 
 class CountedFiles(Record, frozen=True):
@@ -82,31 +82,39 @@ def compute_fingerprint(ws: Workspace, *, ref: str | None = None, working: bool 
     """
     place = ranked_at(ws, ref) if ref is not None else None
     ranking = fusion.read_ranking(place.retrieval) if place else ws.ranking
-    counted, files = _find_files(ws, place, working=working)
-    of_files = FingerprintReport(
-        fusion.compute_fingerprint(ranking, (), (), files=files), "", ranking, dirty=False, files=counted
+    files, files_key = _find_files(ws, place, working=working)
+    without_documents = FingerprintReport(
+        fingerprint=fusion.compute_fingerprint(ranking, (), (), files=files_key),
+        revision="",
+        ranking=ranking,
+        dirty=False,
+        files=files,
     )
     if place and not place.revision:
-        return of_files
+        return without_documents
     if ref is None:
         try:
             follow_and_warn(ws, index=True)
         except (NotInitialized, PinMissing):
-            if not files:
+            if not files_key:
                 raise
-            return of_files
+            return without_documents
     at: At = place.revision if place else ws.locate_documents()
-    value = fusion.compute_fingerprint(
-        ranking, read_rows_at(ws.engine, at).values(), ws.engine.read_headers(at), files=files
+    collections = read_rows_at(ws.engine, at).values()
+    return FingerprintReport(
+        fingerprint=fusion.compute_fingerprint(ranking, collections, ws.engine.read_headers(at), files=files_key),
+        revision=at if isinstance(at, str) else ws.require_revision(),
+        ranking=ranking,
+        dirty=isinstance(at, WorkingSet),
+        files=files,
     )
-    revision = at if isinstance(at, str) else ws.require_revision()
-    return FingerprintReport(value, revision, ranking, dirty=isinstance(at, WorkingSet), files=counted)
 
 
 def _find_files(ws: Workspace, place: RankedRevision | None, *, working: bool) -> tuple[CountedFiles | None, str]:
     """Return the files of sources and the key of their documents; None and "" without sources."""
     if place:
-        commit, config = place.commit, place.config
+        commit = place.commit
+        config = place.config
     elif not ws.sources.configured:
         return None, ""
     else:
@@ -128,9 +136,9 @@ def compare_fingerprint(ws: Workspace, expected: ExpectedFingerprint, *, ref: st
     if ref is None and present.revision:  # files alone need no pin
         require_pinned(ws, find_origin(ws).notes)
     return ComparedFingerprint(
-        expected.fingerprint,
-        expected.fingerprint == present.fingerprint,
-        tuple(_list_differences(expected, present)),
+        expected=expected.fingerprint,
+        equal=expected.fingerprint == present.fingerprint,
+        differences=tuple(_list_differences(expected, present)),
         **msgspec.structs.asdict(present),
     )
 
@@ -146,7 +154,7 @@ def read_expected(given: str, directory: Path) -> ExpectedFingerprint:
     path = directory / given
     try:
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES)
+            content = file.read(_MAX_FILE_BYTES)
     except OSError as error:
         raise FileFailed(
             f"{given} is neither a fingerprint nor a readable file: {error.strerror}.",
@@ -174,17 +182,19 @@ def _list_differences(expected: ExpectedFingerprint, present: FingerprintReport)
         return
     if expected.ranking:
         for name in Ranking.__struct_fields__:
-            before, after = getattr(expected.ranking, name), getattr(present.ranking, name)
+            before = getattr(expected.ranking, name)
+            after = getattr(present.ranking, name)
             if before != after:
                 yield f"ranking.{name} was {before} and is {after}"
     if expected.revision and expected.revision != present.revision:
         command = f"vmrag diff {quoted(expected.revision)} {present.revision}"
         statement = f"the revision was {expected.revision[:7]} and is {present.revision[:7]}"
         yield hints.append_to(statement, hints.suggest_command(command, "see the difference"))
-    before, now = expected.files, present.files
-    if before and now and before.commit and now.commit and before.commit != now.commit:
-        command = f"git diff --stat {quoted(before.commit)} {now.commit[:7]}"
-        statement = f"the files were those of commit {before.commit[:7]} and are those of {now.commit[:7]}"
+    commit_before = expected.files.commit if expected.files else None
+    commit = present.files.commit if present.files else None
+    if commit_before and commit and commit_before != commit:
+        command = f"git diff --stat {quoted(commit_before)} {commit[:7]}"
+        statement = f"the files were those of commit {commit_before[:7]} and are those of {commit[:7]}"
         yield hints.append_to(statement, hints.suggest_command(command, "see the difference"))
     if expected.dirty:
         yield "it included uncommitted documents; run 'vmrag fingerprint --json' to compute it again"

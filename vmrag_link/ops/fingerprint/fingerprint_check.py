@@ -1,5 +1,8 @@
-"""Verify that an index has exactly what documents and files make: chunks, texts,
-vectors and files.
+"""`vmrag fingerprint --check`: verify that an index has exactly the chunks, texts and vectors that
+documents and files make.
+
+A fingerprint covers documents and settings, but not the index. So equal fingerprints give equal
+answers only if the index is correct.
 """
 
 from __future__ import annotations
@@ -34,16 +37,16 @@ from vmrag_link.workspace.source_tree import SourceTree
 from vmrag_link.workspace.worktree import OpenSources
 
 REBUILD = "vmrag sync --rebuild"
-BATCH = 5000
+_BATCH_VECTORS = 5000
 """Number of vectors per request to the cache."""
 
-FILES_AT_ONCE = 500
+_BATCH_FILES = 500
 """Number of files whose texts are in memory at the same time."""
 
-ATTEMPTS = 5
+_MAX_ATTEMPTS = 5
 """Number of attempts to compare the index while other processes write."""
 
-SAMPLE = 32
+_SAMPLE_VECTORS = 32
 """Number of vectors of each collection that are computed again. If one vector in ten is wrong, the
 sample misses all of them 3 times in 100.
 """
@@ -78,6 +81,8 @@ class VerifiedIndex(Record, frozen=True, omit_defaults=True):
 
 
 class _Comparison(Record, frozen=True):
+    """The result for a part of the index. The fields are those of `VerifiedIndex`."""
+
     problems: tuple[str, ...]
     chunks: int = 0
     vectors: int = 0
@@ -93,7 +98,8 @@ def verify_index(ws: Workspace, *, ref: str | None = None, files: bool = True) -
     A missing index is built. Without `files` the index of sources is not checked.
     """
     fingerprint = compute_fingerprint(ws, ref=ref)
-    parts = list(_verify_here(ws, files=files) if ref is None else _verify_at(ws, ranked_at(ws, ref), files=files))
+    comparisons = _verify_here(ws, files=files) if ref is None else _verify_at(ws, ranked_at(ws, ref), files=files)
+    parts = list(comparisons)
     commands = " && ".join(part.fix for part in parts if part.problems)
     hint = hints.suggest_command(commands, "build the index again") if commands else ""
     checked = msgspec.structs.replace(_join_parts(parts), fix=hint)
@@ -113,7 +119,7 @@ def _verify_here(ws: Workspace, *, files: bool) -> Iterator[_Comparison]:
 
 def _compare_working(ws: Workspace) -> _Comparison:
     """Compare the index that answers here. Compare again if other processes write."""
-    for _ in range(ATTEMPTS):
+    for _ in range(_MAX_ATTEMPTS):
         stamp = ws.engine.read_stamp()
         with ws.reader.view(files=False) as view:
             comparison = _compare_index(ws, view.folder, view.at, fix=REBUILD)
@@ -153,8 +159,10 @@ def _list_segments(view: Path) -> list[Path]:
 
 
 def _compare_index(ws: Workspace, folder: Path, at: At, *, fix: str) -> _Comparison:
-    if problem := _find_damage(folder):
-        return _Comparison((problem,), fix=fix)
+    """Compare the index of stored documents. `fix` is the command that repairs it."""
+    damage = _find_damage(folder)
+    if damage:
+        return _Comparison((damage,), fix=fix)
     problems = []
     holdings = read_holdings(folder, "", current=True)
     for name, number in sorted(count_differing(ws, at, holdings).items()):
@@ -162,13 +170,14 @@ def _compare_index(ws: Workspace, folder: Path, at: At, *, fix: str) -> _Compari
         problems.append(f"{subject} of collection {name!r} in the index: not as in the knowledge base.")
     if problems:
         return _Comparison(tuple(problems), fix=fix)
-    skipped = set(holdings.unembedded) | (set(holdings.definitions) if views.has_given_vectors(folder) else set())
-    comparisons = [
-        _compare_collection(
-            ws, folder, row, ws.engine.read_documents(at, collection=row.name), with_vectors=row.name not in skipped
-        )
-        for row in read_collections_at(ws.engine, at, sorted(holdings.definitions), ws.models.load_for).values()
-    ]
+    without_vectors = set(holdings.unembedded)
+    if views.has_given_vectors(folder):
+        without_vectors |= set(holdings.definitions)
+    comparisons = []
+    for row in read_collections_at(ws.engine, at, sorted(holdings.definitions), ws.models.load_for).values():
+        documents = ws.engine.read_documents(at, collection=row.name)
+        with_vectors = row.name not in without_vectors
+        comparisons.append(_compare_collection(ws, folder, row, documents, with_vectors=with_vectors))
     return msgspec.structs.replace(_join_parts(comparisons), documents=len(holdings.headers), fix=fix)
 
 
@@ -176,23 +185,24 @@ def _compare_files(ws: Workspace, opened: OpenSources | None, tree: SourceTree |
     if opened is None or tree is None:
         return _Comparison(())
     require_complete(opened.unavailable, opened.missing, opened.failed)
-    folder, fix = opened.folder, _form_removal(opened.folder)
-    if problem := _find_damage(folder):
-        return _Comparison((problem,), fix=fix)
-    holdings, rows = read_holdings(folder, "", current=True), IndexedRows(folder)
+    folder = opened.folder
+    fix = _form_removal(folder)
+    damage = _find_damage(folder)
+    if damage:
+        return _Comparison((damage,), fix=fix)
+    holdings = read_holdings(folder, "", current=True)
     problems = tuple(
         f"{plural(number, 'file')} of collection {name!r}: not as in the index."
         for name, number in sorted(_count_differing_files(opened, tree, holdings).items())
     )
     if problems:
         return _Comparison(problems, fix=fix)
+    rows = IndexedRows(folder)
+    comparisons = []
     try:
-        comparisons = [
-            _compare_collection(
-                ws, folder, collection, rows.read_documents("", collection=collection.name), with_vectors=True
-            )
-            for collection in rows.list_collections("")
-        ]
+        for collection in rows.list_collections(""):
+            documents = rows.read_documents("", collection=collection.name)
+            comparisons.append(_compare_collection(ws, folder, collection, documents, with_vectors=True))
     except IndexFailed as error:  # the texts do not match the checksums of the index
         return _Comparison((error.message,), fix=fix)
     return msgspec.structs.replace(_join_parts(comparisons), indexed_files=len(holdings.headers), fix=fix)
@@ -202,14 +212,16 @@ def _count_differing_files(opened: OpenSources, tree: SourceTree, holdings: Hold
     """Count the files of each collection that the index has in another state, or lacks."""
     numbers: Counter[str] = Counter()
     keys = iter(sorted(tree.files.keys() | holdings.headers.keys()))
-    while batch := list(itertools.islice(keys, FILES_AT_ONCE)):
+    while batch := list(itertools.islice(keys, _BATCH_FILES)):
         documents = tree.read_documents(batch)
         for key in batch:
-            document, header = documents.get(key), holdings.headers.get(key)
-            if header is None and (not opened.is_complete or key[1] in opened.failed):
+            collection, path = key
+            document = documents.get(key)
+            header = holdings.headers.get(key)
+            if header is None and (not opened.is_complete or path in opened.failed):
                 continue  # each answer warns about it
             if (document and document.content_hash) != (header and header.content_hash):
-                numbers[key[0]] += 1
+                numbers[collection] += 1
     return numbers
 
 
@@ -229,20 +241,21 @@ def _compare_collection(
 
     Code keeps its recorded cuts.
     """
-    model, rows_by_document = ws.models.load_for(collection), read_rows(folder, collection.name)
+    model = ws.models.load_for(collection)
+    rows_by_document = read_rows(folder, collection.name)
     chunking = limit_chunking(collection.chunking, model)
-    number = 0
+    chunks = 0
     for document in documents:
         rows = rows_by_document[document.doc_id]
         if [chunk.text for chunk in split_document(document, chunking)] != [row.text for row in rows]:
             name = f"{collection.name}/{document.doc_id}"
             return _Comparison((f"The texts of {name} in the index are not those of the document.",))
-        number += len(rows)
+        chunks += len(rows)
     if not with_vectors:
-        return _Comparison((), number)
+        return _Comparison((), chunks=chunks)
     vectors = 0
     rows_to_check = ((doc_id, row) for doc_id, rows in rows_by_document.items() for row in rows)
-    while batch := list(itertools.islice(rows_to_check, BATCH)):
+    while batch := list(itertools.islice(rows_to_check, _BATCH_VECTORS)):
         equal = _compare_vectors(ws, model, [row for _, row in batch])
         if False in equal:
             name = f"{collection.name}/{batch[equal.index(False)][0]}"
@@ -251,7 +264,7 @@ def _compare_collection(
     recomputed = _recompute_sample(model, rows_by_document) if model.exact else 0
     if recomputed is None:
         return _Comparison((f"Vectors of collection {collection.name!r} are not what the model makes of their texts.",))
-    return _Comparison((), number, vectors, recomputed)
+    return _Comparison((), chunks=chunks, vectors=vectors, recomputed=recomputed)
 
 
 def _compare_vectors(ws: Workspace, model: Model, rows: Sequence[IndexedRow]) -> list[bool | None]:
@@ -259,10 +272,10 @@ def _compare_vectors(ws: Workspace, model: Model, rows: Sequence[IndexedRow]) ->
     hashes = [content_hash(row.text) for row in rows]
     cached = ws.embedding_cache.read_vectors(model.fingerprint, hashes, dimensions=model.dimensions)
     cached_hashes = [name for name in hashes if name in cached]
-    # This is ten times as fast as one by one.
-    whole = quantise(b"".join(cached[name] for name in cached_hashes))
+    # One call is ten times as fast as a call for each vector.
+    quantised = quantise(b"".join(cached[name] for name in cached_hashes))
     size = model.dimensions
-    expected = {name: whole[number * size : (number + 1) * size] for number, name in enumerate(cached_hashes)}
+    expected = {name: quantised[number * size : (number + 1) * size] for number, name in enumerate(cached_hashes)}
     return [expected[name] == row.vector if name in expected else None for name, row in zip(hashes, rows, strict=True)]
 
 
@@ -272,7 +285,7 @@ def _recompute_sample(model: Model, rows_by_document: Mapping[str, Sequence[Inde
     The sample is random, so that an attacker who changed index and cache cannot predict it.
     """
     rows = [row for document_rows in rows_by_document.values() for row in document_rows]
-    chosen = random.SystemRandom().sample(rows, min(SAMPLE, len(rows)))
-    vectors = model.embed([row.text for row in chosen]) if chosen else []
-    equal = all(quantise(vector) == row.vector for vector, row in zip(vectors, chosen, strict=True))
-    return len(chosen) if equal else None
+    sample = random.SystemRandom().sample(rows, min(_SAMPLE_VECTORS, len(rows)))
+    vectors = model.embed([row.text for row in sample]) if sample else []
+    are_equal = all(quantise(vector) == row.vector for vector, row in zip(vectors, sample, strict=True))
+    return len(sample) if are_equal else None
