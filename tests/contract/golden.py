@@ -66,7 +66,7 @@ REPORT_TYPES = {
     "resolve": "ops.resolve.resolve.ResolveReport",
     "restore": "ops.restore.restore.Restoration",
     "rm": "ops.rm.NamedRemoval",
-    "show": "ops.listing.ShowReport",
+    "show": "ops.show.ShowReport",
     "status": "ops.status.status.StatusReport",
     "sync": "sync.apply.SyncReport",
 }

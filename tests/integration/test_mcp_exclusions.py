@@ -155,7 +155,7 @@ HELPERS = {
     "history.revparse.resolve_tool_branch_rev",
     "libraries.ingest.ingest_sources",
     "libraries.ingest.open_converter",
-    "listing.show_file",
+    "show.show_file",
     "status.changes.list_uncommitted",
     "status.changes.read_sources_status",
     "status.status.is_pinned",

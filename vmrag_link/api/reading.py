@@ -33,13 +33,13 @@ def get(ws: Workspace, full: str, name: str) -> DocumentText:
 
     Raises `DocumentMissing`, also for an unknown folder.
     """
-    from vmrag_link.ops import listing
-    from vmrag_link.ops.listing import ShowReport
+    from vmrag_link.ops import show
+    from vmrag_link.ops.show import ShowReport
     from vmrag_link.ops.stores import stores
 
     store = stores.find_store(ws, full.partition("/")[0])
     try:
-        shown = listing.show_stored(store, full) if store is not ws else listing.show_name(ws, full)
+        shown = show.show_stored(store, full) if store is not ws else show.show_name(ws, full)
     except CollectionMissing:
         raise DocumentMissing(f"no such file or document: {name!r}.", hint=_LISTED, doc_id=name) from None
     if not isinstance(shown, ShowReport):

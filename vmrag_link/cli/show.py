@@ -13,8 +13,8 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.history_view import Form
 from vmrag_link.cli.terminal import open_pager
 from vmrag_link.errors import UsageInvalid
-from vmrag_link.ops import listing
-from vmrag_link.ops.listing import ShownRevision, ShowReport
+from vmrag_link.ops import show as operation
+from vmrag_link.ops.show import ShownRevision, ShowReport
 from vmrag_link.ops.stores import stores
 from vmrag_link.workspace import Workspace
 
@@ -39,7 +39,9 @@ def command(invocation: Invocation, *, shown: str | None, form: Form | None, raw
     with invocation.workspace() as ws:
         shown = name_from_top(ws, invocation.directory, shown) if shown else None
         store = stores.find_store(ws, shown.partition("/")[0]) if shown else ws
-        shown_item = listing.show_stored(store, shown) if shown and store is not ws else listing.show_name(ws, shown)
+        shown_item = (
+            operation.show_stored(store, shown) if shown and store is not ws else operation.show_name(ws, shown)
+        )
         if isinstance(shown_item, ShowReport):
             if form:
                 raise UsageInvalid(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from vmrag_link.ops.listing import ShowReport
+    from vmrag_link.ops.show import ShowReport
     from vmrag_link.retrieval.query import Hit
     from vmrag_link.workspace import Workspace
     from vmrag_link.workspace.follow.provenance import RankedRevision
@@ -137,7 +137,7 @@ class Kb:
     @_hinted
     def document(self, name: str) -> ShowReport:
         """Return the document COLLECTION/DOC: `.content`, `.title`, `.metadata`."""
-        from vmrag_link.ops.listing import show_file, show_stored
+        from vmrag_link.ops.show import show_file, show_stored
         from vmrag_link.workspace.history.named_places import explain_missing_file
         from vmrag_link.workspace.history.revparse import WORKING
 

@@ -25,7 +25,7 @@ from vmrag_link.errors import (
     shortened,
 )
 from vmrag_link.models import Document, Record
-from vmrag_link.ops import listing
+from vmrag_link.ops import show
 from vmrag_link.ops.stores import stores
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import documents
@@ -185,9 +185,9 @@ def _paths_ending(name: str, paths: Sequence[str]) -> list[str]:
 def _find_stored(ws: Workspace, name: str, ref: str) -> Text:
     store = stores.find_store(ws, name.partition("/")[0])
     if store is not ws:
-        shown = listing.show_stored(store, name)
+        shown = show.show_stored(store, name)
         return Text(f"{shown.collection}/{shown.doc_id}", shown.content, find_origin(store))
-    document = listing.show_stored(ws, f"{ref}:{name}" if ref else name)
+    document = show.show_stored(ws, f"{ref}:{name}" if ref else name)
     at = find_place(ws)
     if ref:
         kb = msgspec.structs.replace(

@@ -21,7 +21,7 @@ from vmrag_link.errors import (
 )
 from vmrag_link.git import plumbing
 from vmrag_link.models import LONGEST_TEXT, ChangeCounts
-from vmrag_link.ops import listing
+from vmrag_link.ops import show
 from vmrag_link.ops.rm import find_unsaved, keep_unsaved, remove_named
 from vmrag_link.ops.status.changes import SourcesStatus, list_uncommitted, read_sources_status
 from vmrag_link.ops.status.status import is_pinned
@@ -308,7 +308,7 @@ def _document_name(call: Call, name: str) -> DocumentName:
         paths = [path for path in (name, document.doc_id) if rules.find_source(configured, path)]
         existing = [path for path in paths if (ws.places.top / path).is_file()]
         raise source_read_only(document.collection, next(iter([*existing, *paths]), ""))
-    file = listing.show_file(ws, name) if ":" not in name else None
+    file = show.show_file(ws, name) if ":" not in name else None
     if file and not ws.sources.find_writable(file.collection):
         raise source_read_only(file.collection, file.doc_id)
     return document
