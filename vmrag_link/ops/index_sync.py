@@ -1,4 +1,4 @@
-"""Bring the index to the knowledge base, and report what that changed in each collection.
+"""Update the index for tools, and report what that changed in each collection.
 
 All collections are updated, or none. The report compares the contents before and after.
 """
@@ -69,12 +69,12 @@ class SyncedAll(Record, frozen=True):
     @property
     def total(self) -> SyncedCollection:
         """The sums, as one collection called `all`."""
-        rows, at = self.collections, self.origin
+        rows = self.collections
         return SyncedCollection(
-            "all",
-            self.view,
-            at.kb.branch,
-            at.revision,
+            collection="all",
+            view=self.view,
+            branch=self.origin.kb.branch,
+            commit=self.origin.revision,
             added=sum(row.added for row in rows),
             modified=sum(row.modified for row in rows),
             deleted=sum(row.deleted for row in rows),
@@ -106,8 +106,8 @@ def bring_index(ws: Workspace) -> SyncedAll:
     try:
         follow(ws, tolerate="git")
         moment = ws.reader.read_moment()
-        now = read_held_now(ws, moment)
-        if now.current and (now.unembedded or count_differing(ws, moment.at, now)):
+        holdings = read_held_now(ws, moment)
+        if holdings.current and (holdings.unembedded or count_differing(ws, moment.at, holdings)):
             # The index passes its checks, but has other contents.
             apply.discard_views(ws.sync_context, ws.resolve_target(), moment.revision)
         report = _form_report(ws, before)
@@ -135,21 +135,23 @@ def rebuild_index(ws: Workspace) -> SyncedAll:
 
 
 def _form_report(ws: Workspace, before: Holdings) -> SyncedAll:
+    """Compare the present contents of the index with those `before`."""
     view, holdings = ws.reader.read(
         lambda view: (view, read_holdings(view.folder, view.revision, current=True)), files=False
     )
     rows = []
     for name in sorted(holdings.definitions.keys() | before.definitions.keys()):
-        present, former = _select_collection(name, holdings.headers), _select_collection(name, before.headers)
+        present = _select_collection(name, holdings.headers)
+        former = _select_collection(name, before.headers)
         collection = holdings.definitions.get(name)
-        anew = collection is not None and not held_equally(before, collection)
-        changed = {key for key in present.keys() & former.keys() if anew or present[key] != former[key]}
+        is_rebuilt = collection is not None and not held_equally(before, collection)
+        changed = {key for key in present.keys() & former.keys() if is_rebuilt or present[key] != former[key]}
         new = present.keys() - former.keys()
         row = SyncedCollection(
-            name,
-            view.folder.name,
-            view.branch,
-            view.revision,
+            collection=name,
+            view=view.folder.name,
+            branch=view.branch,
+            commit=view.revision,
             added=len(new),
             modified=len(changed),
             deleted=len(former.keys() - present.keys()),
@@ -158,17 +160,17 @@ def _form_report(ws: Workspace, before: Holdings) -> SyncedAll:
         )
         if collection or row.deleted:
             rows.append(row)
-    return SyncedAll(find_view_origin(ws, view), tuple(rows), view.folder.name, _first_failure(holdings.unembedded))
+    failure = _build_failure(holdings.unembedded)
+    return SyncedAll(find_view_origin(ws, view), tuple(rows), view=view.folder.name, failure=failure)
 
 
-def _first_failure(unembedded: Mapping[str, str]) -> VmragError | None:
-    for name, reason in sorted(unembedded.items()):
-        hint = (
-            "run the command again when the service answers, because until then the collection is searched by "
-            "words only"
-        )
-        return EmbeddingFailed(reason, hint=hint, collection_name=name)
-    return None
+def _build_failure(unembedded: Mapping[str, str]) -> VmragError | None:
+    """Return the error of the first collection without vectors. `unembedded` has the reasons."""
+    if not unembedded:
+        return None
+    name = min(unembedded)
+    hint = "run the command again when the service answers, because until then the collection is searched by words only"
+    return EmbeddingFailed(unembedded[name], hint=hint, collection_name=name)
 
 
 def _select_collection(name: str, headers: Mapping[Key, DocumentHeader]) -> dict[Key, DocumentHeader]:
@@ -176,13 +178,15 @@ def _select_collection(name: str, headers: Mapping[Key, DocumentHeader]) -> dict
 
 
 def _form_failed(ws: Workspace, error: VmragError) -> SyncedAll:
-    at, status = find_origin(ws), read_status(ws)
+    """Return the report of a sync that changed nothing."""
+    origin = find_origin(ws)
+    status = read_status(ws)
     rows = tuple(
         SyncedCollection(
             collection=collection.collection_name,
             view=collection.view or "",
             branch=status.branch,
-            commit=at.revision,
+            commit=origin.revision,
             added=0,
             modified=0,
             deleted=0,
@@ -191,4 +195,4 @@ def _form_failed(ws: Workspace, error: VmragError) -> SyncedAll:
         )
         for collection in status.collections
     )
-    return SyncedAll(at, rows, failure=error)
+    return SyncedAll(origin, rows, failure=error)

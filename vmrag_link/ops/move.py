@@ -45,23 +45,22 @@ def move_to_files(ws: Workspace, name: str, *, folder: str = "") -> CollectionMo
     `ContentRefused` for a document that a file cannot contain, and the errors of `change_notes`.
     Nothing has changed then.
     """
-    target = writing.require_writable(ws, index=False)
-    at = target.at
-    stored = collections.find_exact(ws, at, name)
-    if stored is None:
+    at = writing.require_writable(ws, index=False).at
+    collection = collections.find_exact(ws, at, name)
+    if collection is None:
         raise no_collection(name, [row.name for row in ws.engine.list_collections(at)])
-    collections.require_plain(stored)
-    source = _source_for(ws, name, folder)
+    collections.require_plain(collection)
+    source = _choose_source(ws, name, folder)
     documents = list(ws.engine.read_documents(at, collection=name))
-    staged = _state_source(ws, source)
+    staged = _write_source(ws, source)
 
     def plan_files(notes: NoteFolder) -> list[NoteChange]:
-        return [
-            notes.plan_change(
-                document.doc_id, _note_metadata(document), document.content, notes.find_note(document.doc_id)
-            )
-            for document in documents
-        ]
+        changes = []
+        for document in documents:
+            existing = notes.find_note(document.doc_id)
+            metadata = _build_note_metadata(document)
+            changes.append(notes.plan_change(document.doc_id, metadata, document.content, existing))
+        return changes
 
     written = change_notes(ws, source, plan_files, allow_secret=True)
     writing.write_rows(
@@ -81,61 +80,61 @@ def move_to_store(ws: Workspace, name: str) -> CollectionMove:
     tree = source_tree.read_work_tree(ws, stored=())
     keys = [key for key in tree.files if key[0] == name] if tree else []
     documents = list(tree.read_documents(keys).values()) if tree else []
-    collection = _new_collection(ws, name)
+    collection = _make_collection(ws, name)
     rows = [msgspec.structs.replace(document, source="", file_type="text") for document in documents]
 
     def plan_store(at: At) -> Planned[None]:
         new = [] if collections.find_exact(ws, at, name) else [collection]  # after a kill, it exists
         return Planned(Write(put_collections=new, put_documents=rows), None)
 
-    without = settings_docs.remove_source(config.read_settings_file(ws.places.config) or b"", name)
+    settings_after = settings_docs.remove_source(config.read_settings_file(ws.places.config) or b"", name)
     writing.write_rows(ws, plan_store, f"store {name}", follow=False, moved_source=name)
 
     def plan_deletion(folder: NoteFolder) -> list[NoteChange]:
-        present = (folder.find_note(document.doc_id) for document in documents)
-        return [folder.plan_removal(note) for note in present if note]
+        notes = (folder.find_note(document.doc_id) for document in documents)
+        return [folder.plan_removal(note) for note in notes if note]
 
     written = change_notes(ws, source, plan_deletion, trusted=True)
     unstaged = versions.has_unstaged_changes(ws.places, CONFIG_NAME)
-    _write_settings(ws, without)
+    _write_settings(ws, settings_after)
     staged = not unstaged and staging.stage_path(ws.places, ws.places.config)
     return CollectionMove(name, len(documents), source.folder, staged and not written.pending)
 
 
-def _note_metadata(document: Document) -> dict[str, object]:
-    shown = remove_origin(read_visible_metadata(document))
-    metadata = metadata_of_note(document.doc_id, document.title, shown, document.content)
+def _choose_source(ws: Workspace, name: str, folder: str) -> SourceSettings:
+    """Return the source of this name, or a new one. Raises `UsageInvalid` for another folder."""
+    existing = next((source for source in ws.config.sources if source.collection == name), None)
+    path = (folder or f".vmrag/{name}").rstrip("/")
+    if existing and (not existing.write or (folder and existing.folder != path)):
+        raise UsageInvalid(
+            f"a source {name!r} already exists for other files.",
+            hint=f"run 'vmrag sources' to show the files of {quoted(name)}",
+        )
+    return existing or SourceSettings(name, (f"{path}/",), write=True)
+
+
+def _write_source(ws: Workspace, source: SourceSettings) -> bool:
+    """Write a source into the settings file and trust it. Return whether the file is staged."""
+    exists = any(configured.collection == source.collection for configured in ws.config.sources)
+    staged = not versions.has_unstaged_changes(ws.places, CONFIG_NAME) if exists else write_source(ws, source)
+    trust.trust_source(ws, source)
+    return staged
+
+
+def _build_note_metadata(document: Document) -> dict[str, object]:
+    visible_metadata = remove_origin(read_visible_metadata(document))
+    metadata = metadata_of_note(document.doc_id, document.title, visible_metadata, document.content)
     if document.source and "source" not in metadata:
         metadata["source"] = document.source
     return metadata
 
 
-def _source_for(ws: Workspace, name: str, folder: str) -> SourceSettings:
-    """Return the source of this name, or a new one. Raises `UsageInvalid` for another folder."""
-    present = next((source for source in ws.config.sources if source.collection == name), None)
-    path = f"{(folder or f'.vmrag/{name}').rstrip('/')}/"
-    if present and (not present.write or (folder and present.folder != path.rstrip("/"))):
-        raise UsageInvalid(
-            f"a source {name!r} already exists for other files.",
-            hint=f"run 'vmrag sources' to show the files of {quoted(name)}",
-        )
-    return present or SourceSettings(name, (path,), write=True)
-
-
-def _state_source(ws: Workspace, source: SourceSettings) -> bool:
-    """State a source in the settings file and trust it. Return whether git's index has the file."""
-    present = any(stated.collection == source.collection for stated in ws.config.sources)
-    staged = not versions.has_unstaged_changes(ws.places, CONFIG_NAME) if present else write_source(ws, source)
-    trust.trust_source(ws, source)
-    return staged
+def _make_collection(ws: Workspace, name: str) -> Collection:
+    chunking = Chunking(size=ws.config.chunking.size, overlap=ws.config.chunking.overlap)
+    return collections.make_collection(name, ws.models.load_named(ws.config.embedding.model), chunking)
 
 
 def _write_settings(ws: Workspace, text: bytes) -> None:
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="sources", timeout=ws.lock_timeout):
         write_atomically(ws.places.config, text)
     ws.reload_settings()
-
-
-def _new_collection(ws: Workspace, name: str) -> Collection:
-    chunking = Chunking(size=ws.config.chunking.size, overlap=ws.config.chunking.overlap)
-    return collections.make_collection(name, ws.models.load_named(ws.config.embedding.model), chunking)

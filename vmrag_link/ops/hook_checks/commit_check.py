@@ -1,8 +1,10 @@
-"""Check the pin of the coming commit, for `pre-commit` and `pre-merge-commit`."""
+"""Check the pin of the coming commit, for git's hooks `pre-commit` and `pre-merge-commit`.
+
+A finding may block the commit. The hook prints it, and `git commit --no-verify` skips the check.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import re
 from pathlib import Path
 from typing import Literal
@@ -67,14 +69,18 @@ def check_commit(ws: Workspace) -> CommitCheckReport:
     checked.
     """
     partial = _is_partial(ws.index_file)
-    committed, alone = _commit_documents(ws) if ws.is_initialized and not partial else (None, False)
-    staged = pin_merge.read_staged_pin(ws.places, index_file=ws.index_file)
-    findings = _check_pin(ws, staged, partial=partial)
-    if ws.is_initialized and not committed:
+    revision = None
+    nothing_else_staged = False
+    if ws.is_initialized and not partial and _commits_documents(ws):
+        nothing_else_staged = not versions.has_staged_changes(ws.places, index_file=ws.index_file)
+        revision = commit(ws, _MESSAGE).revision
+    staged_pin = pin_merge.read_staged_pin(ws.places, index_file=ws.index_file)
+    findings = _check_pin(ws, staged_pin, partial=partial)
+    if ws.is_initialized and not revision:
         findings += _check_uncommitted(ws)
     if ws.is_initialized and not any(finding.blocks for finding in findings):
-        findings += _check_unstaged_sources(ws, staged)
-    return CommitCheckReport(tuple(findings), committed, alone)
+        findings += _check_unstaged_sources(ws, staged_pin)
+    return CommitCheckReport(tuple(findings), committed=revision, alone=nothing_else_staged)
 
 
 def _is_partial(index_file: Path | None) -> bool:
@@ -82,36 +88,55 @@ def _is_partial(index_file: Path | None) -> bool:
     return index_file is not None and _PARTIAL.fullmatch(index_file.name) is not None
 
 
+def _commits_documents(ws: Workspace) -> bool:
+    """Return whether the hook commits uncommitted documents (`hooks.on_dirty: commit`)."""
+    if ws.config.hooks.on_dirty != "commit" or _is_git_busy(ws):
+        return False
+    branch = ws.find_kb_branch()
+    return branch is not None and branch.dirty
+
+
+def _is_git_busy(ws: Workspace) -> bool:
+    """Return whether a git operation is in progress.
+
+    `vmrag commit` would be refused, or a merge already fixed its tree. Uncommitted documents then
+    neither enter the commit nor stop it: the sync moves them to its pin.
+    """
+    return pin_merge.is_merge(ws.places) or plumbing.find_operation(ws.places) is not None
+
+
 def _check_pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[CommitFinding]:
+    """Check the pin in the index. None means that it has none."""
     parents = pin_merge.list_coming_parents(ws.places)
     parent_pins = [plumbing.read_blob(ws.places, f"{parent}:{PIN_NAME}") for parent in parents]
-    merge = len(parents) > 1
-    unchanged = staged == parent_pins[0] if parent_pins else staged is None
+    is_merge = len(parents) > 1
+    is_unchanged = staged == parent_pins[0] if parent_pins else staged is None
     worktree_pin = plumbing.read_pin_bytes(ws.places)
-    if unchanged and not merge:
-        return [_build_unstaged(blocks=False)] if staged and worktree_pin != staged and not partial else []
+    is_unstaged = worktree_pin != staged and not partial
+    if is_unchanged and not is_merge:
+        return [_build_unstaged(blocks=False)] if staged and is_unstaged else []
     if staged is None:
         return []
-    inherited = staged in parent_pins
+    is_inherited = staged in parent_pins
     try:
         pin = migrated.read_pin(ws.places.kb, staged, source=f"the staged {PIN_NAME}")
     except PinMalformed as error:
+        if is_inherited:
+            return []
         is_valid = worktree_pin and migrated.try_read_pin(ws.places.kb, worktree_pin)
         hint = f"run 'git add --force {PIN_NAME}' to stage it" if is_valid else pin_conflict.restore_hint(ws.places)
-        return [] if inherited else [CommitFinding("PIN_MALFORMED", error.message, hint)]
-    findings = [] if unchanged or worktree_pin == staged or partial else [_build_unstaged(blocks=True)]
+        return [CommitFinding("PIN_MALFORMED", error.message, hint)]
+    findings = [_build_unstaged(blocks=True)] if is_unstaged and not is_unchanged else []
     if not ws.is_initialized:
         return findings
-    if ws.engine.has_revision(pin.dolt_commit):
-        drops = (
-            _find_dropped_sides(ws, pin, parents, parent_pins)
-            if merge
-            else _find_dropped_concurrent(ws, pin, parent_pins)
-        )
-        return findings + drops
-    if not inherited:  # an inherited pin may be a colleague's, whose revision was not fetched yet
-        message = f"the pin names revision {pin.dolt_commit[:12]}, which this knowledge base does not have."
-        findings.append(CommitFinding("PIN_REVISION_MISSING", message, "run 'vmrag pin' to write the pin"))
+    if not ws.engine.has_revision(pin.dolt_commit):
+        if not is_inherited:  # an inherited pin may be a colleague's, whose revision was not fetched yet
+            message = f"the pin names revision {pin.dolt_commit[:12]}, which this knowledge base does not have."
+            findings.append(CommitFinding("PIN_REVISION_MISSING", message, "run 'vmrag pin' to write the pin"))
+    elif is_merge:
+        findings += _find_dropped_sides(ws, pin, parents, parent_pins)
+    else:
+        findings += _find_dropped_concurrent(ws, pin, parent_pins)
     return findings
 
 
@@ -126,12 +151,15 @@ def _build_unstaged(*, blocks: bool) -> CommitFinding:
 def _find_dropped_sides(
     ws: Workspace, pin: Pin, parents: list[str], parent_pins: list[bytes | None]
 ) -> list[CommitFinding]:
-    sides = [revision for data in parent_pins if (revision := _read_revision(ws, data))]
-    bases = [
-        plumbing.read_blob(ws.places, f"{base}:{PIN_NAME}") for base in pin_merge.list_merge_bases(ws.places, parents)
+    """Find the pins of parents whose documents the pin of a merge lacks."""
+    bases = pin_merge.list_merge_bases(ws.places, parents)
+    base_pins = [plumbing.read_blob(ws.places, f"{base}:{PIN_NAME}") for base in bases]
+    base_revisions = set(_read_revisions(ws, base_pins))
+    sides = [
+        side
+        for side in _read_revisions(ws, parent_pins)
+        if not revisions.accepts_loss(ws.engine, pin.dolt_commit, side)
     ]
-    sides = [side for side in sides if not revisions.accepts_loss(ws.engine, pin.dolt_commit, side)]
-    base_revisions = {revision for data in bases if (revision := _read_revision(ws, data))}
     undecided = pin_conflict.find_undecided(ws.places)
     repair = "run 'git commit --no-edit --no-verify && vmrag merge --repair HEAD' to merge the documents"
     return [
@@ -149,10 +177,8 @@ def _find_dropped_concurrent(ws: Workspace, pin: Pin, parent_pins: list[bytes | 
 
     git moved HEAD here too, but neither the pin nor the files.
     """
-    symbolic, sides = (
-        ws.read_trigger().symbolic,
-        [revision for data in parent_pins if (revision := _read_revision(ws, data))],
-    )
+    symbolic = ws.read_trigger().symbolic
+    sides = _read_revisions(ws, parent_pins)
     if pinning.judge_pin(ws.engine, pin.dolt_commit, sides=sides).way != "dropped" or symbolic is None:
         return []
     other_worktree = lease.find_other_work_tree(ws.places, symbolic)
@@ -164,6 +190,10 @@ def _find_dropped_concurrent(ws: Workspace, pin: Pin, parent_pins: list[bytes | 
         f"{lease.find_work_tree(other_worktree)} committed on {branch!r}."
     )
     return [CommitFinding("KNOWLEDGE_DROPPED", message, f"run 'vmrag merge {quoted(branch)}' to merge it")]
+
+
+def _read_revisions(ws: Workspace, pins: list[bytes | None]) -> list[str]:
+    return [revision for revision in (_read_revision(ws, data) for data in pins) if revision]
 
 
 def _read_revision(ws: Workspace, data: bytes | None) -> str | None:
@@ -178,9 +208,10 @@ def _read_revision(ws: Workspace, data: bytes | None) -> str | None:
 
 def _check_uncommitted(ws: Workspace) -> list[CommitFinding]:
     target = ws.resolve_target()
-    branch, blocks = target.kb_branch, ws.config.hooks.on_dirty == "block" and not _is_git_busy(ws)
+    branch = target.kb_branch
     if branch is None or not branch.dirty:
         return []
+    blocks = ws.config.hooks.on_dirty == "block" and not _is_git_busy(ws)
     if not blocks and target.attachment == "held" and not ws.position.is_followed:
         return []  # the sync after the commit moves them to the new pin and reports it
     message = f"documents of {branch.name!r} are not committed, so this commit does not pin them."
@@ -199,7 +230,7 @@ def _check_unstaged_sources(ws: Workspace, pin: bytes | None) -> list[CommitFind
     head = plumbing.read_head(ws.places).commit
     before = _read_revision(ws, plumbing.read_blob(ws.places, f"{head}:{PIN_NAME}")) if head else None
     coming = _read_revision(ws, pin)
-    if not (before and coming) or before == coming or not ws.config.sources:
+    if not before or not coming or before == coming or not ws.config.sources:
         return []
     if not versions.has_unstaged_changes(ws.places, CONFIG_NAME, index_file=ws.index_file):
         return []
@@ -209,10 +240,11 @@ def _check_unstaged_sources(ws: Workspace, pin: bytes | None) -> list[CommitFind
     if not all(ws.engine.has_revision(revision) for revision in (before, coming)):
         return []
     paths = DerivedFiles(ws).paths
-    was, now = (set(twins.find_twins(ws, ws.engine, revision, paths)) for revision in (before, coming))
-    if not (dropped := len(was - now)):
+    twins_before = set(twins.find_twins(ws, ws.engine, before, paths))
+    dropped = twins_before.difference(twins.find_twins(ws, ws.engine, coming, paths))
+    if not dropped:
         return []
-    documents = f"{plural(dropped, 'document')} that the sources in {CONFIG_NAME} replace"
+    documents = f"{plural(len(dropped), 'document')} that the sources in {CONFIG_NAME} replace"
     return [
         CommitFinding(
             "SOURCES_NOT_STAGED",
@@ -227,32 +259,8 @@ def _read_sources(text: bytes | None) -> str | None:
     """Return the `sources` of a settings file as text; None if it has none or is invalid."""
     from vmrag_link.settings import file as settings_file  # YAML, which few commits need
 
-    with contextlib.suppress(ConfigInvalid):
-        return next(
-            (entry.text for entry in settings_file.read_entries(text or b"", CONFIG_NAME) if entry.key == "sources"),
-            None,
-        )
-    return None
-
-
-def _is_git_busy(ws: Workspace) -> bool:
-    """Return whether a git operation is in progress.
-
-    `vmrag commit` would be refused, or a merge already fixed its tree. Uncommitted documents then
-    neither enter the commit nor stop it: the sync moves them to its pin.
-    """
-    return pin_merge.is_merge(ws.places) or plumbing.find_operation(ws.places) is not None
-
-
-def _commit_documents(ws: Workspace) -> tuple[str | None, bool]:
-    """Commit the uncommitted documents and stage their pin, for `hooks.on_dirty: commit`.
-
-    Return the revision, if one was made, and whether nothing else was staged.
-    """
-    if ws.config.hooks.on_dirty != "commit" or _is_git_busy(ws):
-        return None, False
-    branch = ws.find_kb_branch()
-    if not (branch and branch.dirty):
-        return None, False
-    alone = not versions.has_staged_changes(ws.places, index_file=ws.index_file)
-    return commit(ws, _MESSAGE).revision, alone
+    try:
+        entries = settings_file.read_entries(text or b"", CONFIG_NAME)
+    except ConfigInvalid:
+        return None
+    return next((entry.text for entry in entries if entry.key == "sources"), None)

@@ -1,6 +1,7 @@
-"""Check a push and push the knowledge that its commits pin, for `pre-push`.
+"""Check a push and push the revisions that its commits pin, for git's hook `pre-push`.
 
-If the knowledge cannot be pushed, the push is stopped.
+The knowledge base is pushed first, so that no remote gets a pin of a revision that it does not
+have. If that fails, the push of the code is stopped.
 """
 
 from __future__ import annotations
@@ -84,20 +85,18 @@ def check_push(ws: Workspace, push: Push) -> PushCheckReport:
 
     If there are new pins, this raises why there is no knowledge base, and the errors of opening it.
     """
-    pushed = history.read_pushed_pins(
-        ws.places, _list_tips(push), [ref.before for ref in push.refs if ref.before and ref.tip]
-    )
+    former_tips = [ref.before for ref in push.refs if ref.before and ref.tip]
+    pushed = history.read_pushed_pins(ws.places, _list_tips(push), former_tips)
     if not ws.is_initialized:
         if pushed.new:
             raise reasons.explain_uninitialized(ws)
         return PushCheckReport(())
-    last = set(pushed.by_tip.values())
-    flaws = [flaw for data, commits in pushed.new.items() if (flaw := _check_new_pin(ws, data, commits[0], last))]
-    flaws += _check_deletions(ws, push)
-    if push.remote is None or any(flaw.blocks for flaw in flaws):
-        return PushCheckReport(tuple(flaws))
-    sent, ends = [], list(_list_ends(ws, push, pushed.by_tip))
-    for remote, publish_request in _build_requests(ws, ends, _list_coming_pins(ws, push, pushed)):
+    findings = [*_check_new_pins(ws, pushed), *_check_deletions(ws, push)]
+    if push.remote is None or any(finding.blocks for finding in findings):
+        return PushCheckReport(tuple(findings))
+    sent = []
+    ends = list(_list_ends(ws, push, pushed.by_tip))
+    for remote, request in _build_requests(ws, ends, _list_coming_pins(ws, push, pushed)):
         try:
             ref = destinations.find_own_ref(ws, remote)
             if ref and ws.engine.shared:
@@ -107,11 +106,12 @@ def check_push(ws: Workspace, push: Push) -> PushCheckReport:
                 if ref
                 else destinations.list_trusted_addresses(ws, remote, ask=True)[0]
             )
-            if not _is_known_pushed(ws, address, publish_request):
-                sent.append((address.text, publish_to(ws, address, publish_request)))
+            if not _is_known_pushed(ws, address, request):
+                sent.append((address.text, publish_to(ws, address, request)))
         except (RemoteError, LockError) as error:
-            flaws.append(_build_push_finding(ws, error, last=any(end.pin.dolt_remote == remote for end in ends)))
-    return PushCheckReport(tuple(flaws), tuple(sent))
+            is_last = any(end.pin.dolt_remote == remote for end in ends)
+            findings.append(_build_push_finding(ws, error, last=is_last))
+    return PushCheckReport(tuple(findings), tuple(sent))
 
 
 def list_new_pins(places: Places, push: Push) -> dict[bytes, list[str]]:
@@ -123,18 +123,25 @@ def _list_tips(push: Push) -> list[str]:
     return [ref.tip for ref in push.refs if ref.tip]
 
 
-def _check_new_pin(ws: Workspace, data: bytes, commit: str, last: Collection[bytes]) -> CommitFinding | None:
-    """Check a new pin. `last` contains the pins of the pushed branches.
+def _check_new_pins(ws: Workspace, pushed: PushedPins) -> Iterator[CommitFinding]:
+    last_pins = set(pushed.by_tip.values())
+    for data, commits in pushed.new.items():
+        finding = _check_new_pin(ws, data, commits[0], last_pins)
+        if finding:
+            yield finding
+
+
+def _check_new_pin(ws: Workspace, data: bytes, commit: str, last_pins: Collection[bytes]) -> CommitFinding | None:
+    """Check a new pin. `last_pins` are those of the tips of the pushed branches.
 
     Only these may block the push, and only they may accept a loss.
     """
-    blocks = data in last
+    blocks = data in last_pins
     try:
         revision = migrated.read_pin(ws.places.kb, data, source=f"{commit[:12]}:{PIN_NAME}").dolt_commit
     except PinMalformed as error:
         return CommitFinding("PIN_MALFORMED", error.message, error.hint, blocks)
-    ends = (pin.dolt_commit for last_data in last if (pin := try_read_pin(ws.places.kb, last_data)))
-    if ws.engine.has_revision(revision) or _is_lost(ws, data, revision, list(ends)):
+    if ws.engine.has_revision(revision) or _is_lost(ws, data, revision, last_pins):
         return None
     message = f"commit {commit[:12]} pins the revision {revision[:12]}, which this knowledge base does not have."
     return CommitFinding(
@@ -145,13 +152,15 @@ def _check_new_pin(ws: Workspace, data: bytes, commit: str, last: Collection[byt
     )
 
 
-def _is_lost(ws: Workspace, data: bytes, revision: str, ends: Sequence[str]) -> bool:
-    """Return True if a pushed branch accepts the loss of a revision, and no remote has it.
+def _is_lost(ws: Workspace, data: bytes, revision: str, last_pins: Iterable[bytes]) -> bool:
+    """Return True if a pushed branch accepts the loss of a pinned revision, and no remote has it.
 
     The record may be untrusted (see `lazy_fetch.is_given_up`). A revision that comes from a remote
     is no longer lost, and is pushed.
     """
     pin = try_read_pin(ws.places.kb, data)
+    readable_pins = (try_read_pin(ws.places.kb, last_data) for last_data in last_pins)
+    ends = [last_pin.dolt_commit for last_pin in readable_pins if last_pin]
     if pin is None or not any(revisions.accepts_loss(ws.engine, end, revision) for end in ends):
         return False
     from vmrag_link.workspace.follow import lazy_fetch  # rarely needed, and a push waits for imports
@@ -170,10 +179,11 @@ def _check_deletions(ws: Workspace, push: Push) -> list[CommitFinding]:
 
     A mirror of a clone without a knowledge base would delete it silently.
     """
-    data = destinations.find_code_ref(ws)
-    data_refs = [ref for ref in push.refs if ref.name == data]
-    lost = any(ref.before and not _contains_commit(ws, ref.tip, ref.before) for ref in data_refs)
-    if not lost and (data_refs or not _is_mirror(ws, push) or not _holds_kb(ws, push)):
+    data_ref = destinations.find_code_ref(ws)
+    pushed_refs = [ref for ref in push.refs if ref.name == data_ref]
+    loses_commits = any(ref.before and not _contains_commit(ws, ref.tip, ref.before) for ref in pushed_refs)
+    deletes_silently = not pushed_refs and _is_mirror(ws, push) and _holds_kb(ws, push)
+    if not loses_commits and not deletes_silently:
         return []
     remote = quoted(remotes.redact_url(push.remote or "origin"))
     is_configured = remotes.is_mirror(ws.places, push.remote or "")
@@ -181,7 +191,7 @@ def _check_deletions(ws: Workspace, push: Push) -> list[CommitFinding]:
     return [
         CommitFinding(
             "KNOWLEDGE_DELETED",
-            f"this push would delete documents from {remotes.redact_url(push.remote or '')}: it deletes {data}, or moves it back.",
+            f"this push would delete documents from {remotes.redact_url(push.remote or '')}: it deletes {data_ref}, or moves it back.",
             hints.suggest_command(
                 f"{unset}git push {remote} --all && git push {remote} --tags", "push branches and tags only"
             ),
@@ -210,9 +220,6 @@ def _contains_commit(ws: Workspace, commit: str | None, part: str) -> bool:
     return commit is not None and bool(transfer.contains_commit(ws.places, commit, part))
 
 
-# -- which remote needs what
-
-
 class _End(NamedTuple):
     """A pushed branch and its last pin, whose revision the knowledge base has."""
 
@@ -225,11 +232,13 @@ class _End(NamedTuple):
     """
 
 
-def _list_ends(ws: Workspace, push: Push, at: Mapping[str, bytes]) -> Iterator[_End]:
-    """Yield the ends of a push. `at` contains the readable pins of the tips."""
+def _list_ends(ws: Workspace, push: Push, pins_by_tip: Mapping[str, bytes]) -> Iterator[_End]:
+    """Yield the ends of a push. `pins_by_tip` contains the readable pins of the tips."""
     for ref in push.refs:
         if ref.tip and ref.name.startswith(BRANCHES):
-            data = at.get(ref.tip) or plumbing.read_blob(ws.places, f"{ref.tip}:{PIN_NAME}", limit=pins.MAX_BYTES)
+            data = pins_by_tip.get(ref.tip) or plumbing.read_blob(
+                ws.places, f"{ref.tip}:{PIN_NAME}", limit=pins.MAX_BYTES
+            )
             pin = try_read_pin(ws.places.kb, data)
             if pin and ws.engine.has_revision(pin.dolt_commit):
                 follows = transfer.contains_commit(ws.places, ref.tip, ref.before) if ref.before else None
@@ -239,33 +248,43 @@ def _list_ends(ws: Workspace, push: Push, at: Mapping[str, bytes]) -> Iterator[_
 def _build_requests(
     ws: Workspace, ends: Sequence[_End], coming: Iterable[bytes]
 ) -> Iterator[tuple[str, PublishRequest]]:
-    """Yield each `dolt_remote` with the revisions that it needs."""
+    """Yield each `dolt_remote` with the branches and revisions that it needs.
+
+    `coming` are the pins that the push brings to the remote.
+    """
     # If a code branch is moved back, its KB branch is moved back as well, which needs no new
     # revision. git refuses to remove commits that this clone has never seen, unless it is forced.
     moved_back = [end for end in ends if end.follows is False]
-    pins = [
-        pin for data in coming if (pin := try_read_pin(ws.places.kb, data)) and ws.engine.has_revision(pin.dolt_commit)
-    ]
-    pins = [_replace_remote(pin, [end.pin.dolt_remote for end in ends]) for pin in pins]
+    last_remotes = [end.pin.dolt_remote for end in ends]
+    pins = []
+    for data in coming:
+        pin = try_read_pin(ws.places.kb, data)
+        if pin and ws.engine.has_revision(pin.dolt_commit):
+            pins.append(_replace_remote(pin, last_remotes))
     for remote in dict.fromkeys(pin.dolt_remote for pin in (*pins, *(end.pin for end in moved_back))):
-        moves = {name: end for end in ends if end.pin.dolt_remote == remote and (name := _find_kb_branch(ws, end.ref))}
+        ends_by_branch = {}
+        for end in ends:
+            name = _find_kb_branch(ws, end.ref) if end.pin.dolt_remote == remote else None
+            if name:
+                ends_by_branch[name] = end
         request = PublishRequest(
-            {name: move.pin.dolt_commit for name, move in moves.items()},
+            {name: end.pin.dolt_commit for name, end in ends_by_branch.items()},
             [pin.dolt_commit for pin in pins if pin.dolt_remote == remote],
-            force=frozenset(name for name, move in moves.items() if move in moved_back),
-            superseded=functools.partial(_list_pinned, ws, {name: move.tip for name, move in moves.items()}),
+            force=frozenset(name for name, end in ends_by_branch.items() if end in moved_back),
+            superseded=functools.partial(_list_pinned, ws, {name: end.tip for name, end in ends_by_branch.items()}),
             lenient=True,
         )
         yield remote, request
 
 
-def _replace_remote(pin: Pin, last: Sequence[str]) -> Pin:
-    """Return a pin that names a place in the code's remote at which the pushed branches end.
+def _replace_remote(pin: Pin, last_remotes: Sequence[str]) -> Pin:
+    """Replace a ref of the code's remote that the pushed branches no longer name by one that they
+    name.
 
-    It replaces a place that they have left, which the host may refuse.
+    The host may refuse the former ref.
     """
-    own_remotes = [remote for remote in last if parse_git_ref(remote)]
-    is_current = pin.dolt_remote in last or not parse_git_ref(pin.dolt_remote) or not own_remotes
+    own_remotes = [remote for remote in last_remotes if parse_git_ref(remote)]
+    is_current = pin.dolt_remote in last_remotes or not parse_git_ref(pin.dolt_remote) or not own_remotes
     return pin if is_current else msgspec.structs.replace(pin, dolt_remote=own_remotes[0])
 
 
@@ -278,11 +297,11 @@ def _list_coming_pins(ws: Workspace, push: Push, pushed: PushedPins) -> Iterable
     address = _find_own_address(ws, push, destinations.find_code_ref(ws))
     if not pushed.incoming or address.peer is None or read_last_commit(ws.places, address.key):
         return pushed.incoming
-    with contextlib.suppress(RemoteError):  # an unreachable remote cannot be pushed to either, which is reported then
-        return pushed.list_reachable(
-            ws.places, [*_list_tips(push), *transfer.list_remote_branches(ws.places, address.peer)]
-        )
-    return pushed.incoming
+    try:
+        remote_branches = transfer.list_remote_branches(ws.places, address.peer)
+        return pushed.list_reachable(ws.places, [*_list_tips(push), *remote_branches])
+    except RemoteError:  # the push to this remote also fails, and reports it
+        return pushed.incoming
 
 
 def _is_known_pushed(ws: Workspace, address: Address, request: PublishRequest) -> bool:

@@ -68,8 +68,9 @@ class InitReport(Record, frozen=True):
 
 
 def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -> InitReport:
-    """Write the proposed sources, and one for notes, into the settings file, and stage
-    it unless a user wrote it.
+    """Write the proposed sources, and one for notes, into the settings file.
+
+    The file is staged, unless a user wrote it.
 
     `with_sources`: if false, the sources of existing files are left out; `with_notes`: the one for
     notes. The file is trusted if no commit has it, otherwise only the new source for notes. Raises
@@ -79,8 +80,8 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
     require_files(ws.places.config)
     require_folders(ws.places.shared, ws.places.work_tree_folder)
     tracked = listing.list_tracked_files(ws.places)
-    # An unreadable settings file raises an error here.
-    configured, required_before = ws.config.sources, ws.config.requires
+    configured = ws.config.sources  # raises an error for an unreadable settings file
+    required_before = ws.config.requires
     remaining = find_uncovered(configured, tracked)
     proposed: tuple[SourceSettings, ...] = ()
     if with_sources and not configured:
@@ -88,11 +89,10 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
     elif with_sources and all(source.write for source in configured):  # a note needs no other source
         names = {*ws.list_stored_collections(), *(source.collection for source in configured)}
         proposed = ws.sources.propose_for(remaining, names)
-    no_notes = _find_obstacle(ws)
-    added_notes = (
-        with_notes and not no_notes and not any(source.collection == NOTES or source.write for source in configured)
-    )
-    new_sources = (*proposed, *((NOTES_SOURCE,) if added_notes else ()))
+    obstacle = _find_obstacle(ws)
+    has_notes = any(source.collection == NOTES or source.write for source in configured)
+    adds_notes = with_notes and not obstacle and not has_notes
+    new_sources = (*proposed, NOTES_SOURCE) if adds_notes else proposed
     folder_modes.prepare_folders(ws.places)
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
         is_ours = not ws.places.config.exists() or own_settings.is_written_by_us(ws)
@@ -102,7 +102,7 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
         ignored = written and bool(listing.Repositories(ws.places).find_ignored([ws.places.config]))
         should_stage = written and is_ours and not ignored
         staged = should_stage and staging.stage_path(ws.places, ws.places.config)
-    if not trust.trust_own_settings(ws) and added_notes:
+    if not trust.trust_own_settings(ws) and adds_notes:
         trust.trust_source(ws, NOTES_SOURCE)
     sources = (*configured, *proposed)
     uncovered = find_uncovered(sources, tracked)
@@ -115,8 +115,8 @@ def init(ws: Workspace, *, with_sources: bool = True, with_notes: bool = True) -
         ignored=ignored,
         busy=should_stage and not staged,
         requires=ws.config.requires if ws.config.requires != required_before else "",
-        notes=NOTES_SOURCE.folder if added_notes else "",
-        no_notes=no_notes if with_notes else "",
+        notes=NOTES_SOURCE.folder if adds_notes else "",
+        no_notes=obstacle if with_notes else "",
         needs_extra=find_extra(uncovered),
     )
 
