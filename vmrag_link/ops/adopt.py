@@ -1,6 +1,8 @@
-"""`vmrag adopt`: import the knowledge that a fork's code pins, after a check in quarantine.
+"""`vmrag adopt`: import the documents that a fork's code pins, after a check.
 
-The check asks for each untrusted row whether vmrag's own commands could have written it.
+A contributor pushes code and documents to a fork. A maintainer adopts the documents before the code
+is merged into the base repository, which was forked. The fork is fetched into a temporary
+repository, the quarantine. There, each new row must be one that vmrag's own commands could write.
 """
 
 from __future__ import annotations
@@ -50,8 +52,13 @@ from vmrag_link.workspace.documents import collections
 from vmrag_link.workspace.follow.recovery import recover
 from vmrag_link.workspace.remotes import destinations
 
-ServiceUse = tuple[str, str, str]
-"""A collection's name, its embedding function and its model."""
+
+class ServiceUse(NamedTuple):
+    """How a collection is embedded."""
+
+    collection: str
+    embedding_function: str
+    embedding_model: str
 
 
 class AdoptReport(Record, frozen=True):
@@ -73,16 +80,6 @@ class AdoptReport(Record, frozen=True):
     """True if the remote did not have them before."""
 
 
-class _Adopted(NamedTuple):
-    """The imported `pinned` revisions, those that the fork lacks, and the number of all imported
-    revisions.
-    """
-
-    pinned: tuple[str, ...]
-    missing: tuple[str, ...]
-    revisions: int
-
-
 def adopt(
     ws: Workspace,
     source: str,
@@ -94,8 +91,8 @@ def adopt(
     limits: Limits = USUAL_LIMITS,
     services: Iterable[str] = (),
 ) -> AdoptReport:
-    """Import the revision that a commit pins, and those that its ancestors pin and the base
-    repository lacks.
+    """Import the revision that a commit pins, and those that its ancestors pin, as far as the base
+    repository lacks them.
 
     * `source`: the fork, as `git fetch` takes it. A path is relative to `start`.
     * `commit`: a commit of this repository, or a branch of the fork.
@@ -123,8 +120,8 @@ def adopt(
             hint="run 'vmrag push' in the clone of the author of the commit",
             revision=pinned[0],
         )
-    places = address.list_push_targets(ws.places, base) if push and base else []
-    results = [publish_to(ws, place, PublishRequest({}, adopted.pinned)) for place in places]
+    addresses = address.list_push_targets(ws.places, base) if push and base else []
+    results = [publish_to(ws, target, PublishRequest({}, adopted.pinned)) for target in addresses]
     return AdoptReport(
         source=remotes.redact_url(source),
         commit=commit_hash,
@@ -132,12 +129,37 @@ def adopt(
         pinned=adopted.pinned,
         revisions=adopted.revisions,
         missing=adopted.missing,
-        remote=" and ".join(place.text for place in places) or None,
+        remote=" and ".join(target.text for target in addresses) or None,
         pushed=any(not result.empty for result in results),
     )
 
 
-# -- fork and base repository
+def check_row(
+    row: Row, *, allowed: AbstractSet[str] = frozenset(), expected: AbstractSet[ServiceUse] = frozenset()
+) -> None:
+    """Check a row of an untrusted knowledge base.
+
+    Raises `ContentRefused`, and `KnowledgeRefused` for an unexpected paid service, which would
+    embed the collection on the account of every reader. A service is expected if it is in
+    `allowed`, or if `expected` contains it for this collection.
+
+    Ollama is not a paid service: it runs at an address of the reader, and needs neither a key nor
+    money.
+    """
+    label = f"collection {row.name!r}" if isinstance(row, Collection) else f"document {'/'.join(row.key)}"
+    if isinstance(row, Collection):
+        _check_service(row, allowed, expected)
+    try:
+        match row:
+            case Collection():
+                _check_collection(row)
+            case Document():
+                _check_document(row)
+            case Project():
+                collections.require_document_id(row.project_id)
+                metadata_from_row(row.metadata)
+    except (EmbeddingMismatch, NameInvalid, UsageInvalid, ValueError) as error:
+        raise ContentRefused(f"{label}: {error}") from error
 
 
 def _find_fork(ws: Workspace, source: str, start: Path) -> Peer:
@@ -187,16 +209,14 @@ def _list_accepted_heads(ws: Workspace, base: Address | None, *, ask: bool) -> l
         return list(transport.read_heads().values())
 
 
-# -- what it pins
-
-
 def _find_commit(ws: Workspace, room: Quarantine, peer: Peer, name: str) -> tuple[Places, str]:
     """Return the commit, and the repository that has it."""
     try:
         return ws.places, plumbing.resolve_commit(ws.places, name)
     except GitReferenceMissing as missing:
         ref = name if name.startswith("refs/") else BRANCHES + name
-        if commit := room.fetch_code(peer, ref) if plumbing.is_ref_name(ws.places, ref) else None:
+        commit = room.fetch_code(peer, ref) if plumbing.is_ref_name(ws.places, ref) else None
+        if commit:
             return room.places, commit
         source = remotes.redact_url(peer.remote)
         raise GitReferenceMissing(
@@ -217,15 +237,20 @@ def _list_pins(ws: Workspace, repository: Places, commit: str, base: Address | N
             hint=f"run 'git log --oneline -- {PIN_NAME}' to list the commits with a pin",
         )
     without = remotes.list_tracked_commits(ws.places, base.text) if base and base.peer else []
-    earlier = history.list_reachable_pins(repository, [commit, *(f"^{ref}" for ref in without)])
-    pins = [
-        migrated.read_pin(ws.places.kb, own_pin, source=f"{commit[:12]}:{PIN_NAME}"),
-        *(pin for data in earlier if (pin := try_read_pin(ws.places.kb, data))),
-    ]
-    return list(dict.fromkeys(pin.dolt_commit for pin in pins))
+    revisions = [migrated.read_pin(ws.places.kb, own_pin, source=f"{commit[:12]}:{PIN_NAME}").dolt_commit]
+    for data in history.list_reachable_pins(repository, [commit, *(f"^{ref}" for ref in without)]):
+        pin = try_read_pin(ws.places.kb, data)
+        if pin:
+            revisions.append(pin.dolt_commit)
+    return list(dict.fromkeys(revisions))
 
 
-# -- import
+class _Adopted(NamedTuple):
+    """The imported revisions. The fields are those of `AdoptReport`."""
+
+    pinned: tuple[str, ...]
+    missing: tuple[str, ...]
+    revisions: int
 
 
 def _import_revisions(
@@ -244,7 +269,7 @@ def _import_revisions(
     missing = [revision for revision in pinned if revision not in accepted_revisions]
     if not missing:
         transfer.read_remote_ref(room.places, peer, peer.ref)  # raises an error for a source that does not exist
-        return _Adopted((), (), 0)
+        return _Adopted(pinned=(), missing=(), revisions=0)
     with ws.progress.task(FETCHING, total=1) as task:
         theirs = room.fetch_knowledge(engine.name, peer, limits=limits)
         task.advance(1)
@@ -257,7 +282,8 @@ def _import_revisions(
     imported = [revision for revision in missing if revision in new]
     if imported:
         _anchor_revisions(engine, room, imported)
-    return _Adopted(tuple(imported), tuple(revision for revision in missing if revision not in new), len(new))
+    not_found = tuple(revision for revision in missing if revision not in new)
+    return _Adopted(pinned=tuple(imported), missing=not_found, revisions=len(new))
 
 
 def _list_services_in_use(engine: Engine, heads: Iterable[str]) -> frozenset[ServiceUse]:
@@ -279,40 +305,13 @@ def _anchor_revisions(engine: Engine, room: Quarantine, revisions: list[str]) ->
 
 def list_services(rows: Iterable[Collection]) -> frozenset[ServiceUse]:
     """Return the services that embed these collections."""
-    return frozenset((row.name, row.embedding_function, row.embedding_model) for row in rows)
-
-
-def check_row(
-    row: Row, *, allowed: AbstractSet[str] = frozenset(), expected: AbstractSet[ServiceUse] = frozenset()
-) -> None:
-    """Check a row of an untrusted knowledge base.
-
-    Raises `ContentRefused`, and `KnowledgeRefused` for an unexpected paid service, which would
-    embed the collection on the account of every reader. A service is expected if it is in
-    `allowed`, or if `expected` contains it for this collection.
-
-    Ollama is not a paid service: it runs at an address of the reader, and needs neither a key nor
-    money.
-    """
-    label = f"collection {row.name!r}" if isinstance(row, Collection) else f"document {'/'.join(row.key)}"
-    if isinstance(row, Collection):
-        _check_service(row, allowed, expected)
-    try:
-        match row:
-            case Collection():
-                _check_collection(row)
-            case Document():
-                _check_document(row)
-            case Project():
-                collections.require_document_id(row.project_id)
-                metadata_from_row(row.metadata)
-    except (EmbeddingMismatch, NameInvalid, UsageInvalid, ValueError) as error:
-        raise ContentRefused(f"{label}: {error}") from error
+    return frozenset(ServiceUse(row.name, row.embedding_function, row.embedding_model) for row in rows)
 
 
 def _check_service(row: Collection, allowed: AbstractSet[str], expected: AbstractSet[ServiceUse]) -> None:
     service = SERVICES.get(row.embedding_function)
-    if service is None or service.key is None or row.embedding_function in allowed or list_services([row]) <= expected:
+    is_paid = service is not None and service.key is not None
+    if not is_paid or row.embedding_function in allowed or list_services([row]) <= expected:
         return
     raise KnowledgeRefused(
         f"the collection {row.name[:80]!a} would send its documents and queries to the paid service {row.embedding_function}, "
@@ -331,7 +330,8 @@ def _check_collection(row: Collection) -> None:
     registry.choose_stored_model(row, EmbeddingSettings())
     require_valid_sizes(row.chunking)
     require_safe_sizes(row.chunking)
-    if row.import_base and (problem := import_base.find_base_problem(row.import_base)):
+    problem = import_base.find_base_problem(row.import_base) if row.import_base else None
+    if problem:
         raise ValueError(f"its import base {problem}")
 
 
@@ -340,5 +340,6 @@ def _check_document(row: Document) -> None:
     collections.require_document_id(row.doc_id)
     if row.content_hash != content_hash(row.content):
         raise ValueError("its content_hash does not match its content")
-    if used := RESERVED_METADATA.intersection(metadata_from_row(row.metadata)):
-        raise ValueError(f"its metadata uses {', '.join(sorted(used))}, which the index reserves")
+    reserved = RESERVED_METADATA.intersection(metadata_from_row(row.metadata))
+    if reserved:
+        raise ValueError(f"its metadata uses {', '.join(sorted(reserved))}, which the index reserves")

@@ -1,8 +1,12 @@
-"""Show or delete one document by its id, in any table."""
+"""Show or delete one document by its id, for tools.
+
+An id may be that of a stored document, of a file of a source, or of a chunk of one of these. A
+table is `documents` or one of those of toolsets, such as `chats`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vmrag_link.documents import import_base
 from vmrag_link.engines.base import Write
@@ -20,7 +24,12 @@ from vmrag_link.workspace.follow.provenance import AnswerOrigin, add_sources, an
 if TYPE_CHECKING:
     from vmrag_link.workspace import ReadableStore
 
-_Match = tuple[Collection, Document]
+
+class _Match(NamedTuple):
+    """A document that an id may mean."""
+
+    collection: Collection
+    document: Document
 
 
 class WholeDocument(Record, frozen=True):
@@ -41,6 +50,8 @@ class WholeDocument(Record, frozen=True):
 
 
 class DeletedDocument(Record, frozen=True):
+    """A document that was deleted, and the number of its chunks."""
+
     doc_id: str
     collection: str
     chunks: int
@@ -54,36 +65,23 @@ def get_document(ws: Workspace, doc_id: str, table: str | None) -> tuple[WholeDo
     `UsageInvalid` if several documents have the id.
     """
 
-    def find_match() -> tuple[WholeDocument, AnswerOrigin]:
+    def read_document() -> tuple[WholeDocument, AnswerOrigin]:
         origin = find_origin(ws)
         files = _find_in_files(ws, doc_id, table)
-        if not files:
-            return _form_document(ws, *_require_one(_find_stored(ws, origin.at, doc_id, table), doc_id, table)), origin
         match = _require_one([*_find_stored(ws, origin.at, doc_id, table), *files], doc_id, table)
-        return _form_document(ws, *match), add_sources(origin, ws.files.opened) if match in files else origin
+        if match in files:
+            origin = add_sources(origin, ws.files.opened)
+        return _form_document(ws, match), origin
 
     try:
-        return read_consistently(ws, find_match, index=False)
+        return read_consistently(ws, read_document, index=False)
     except NO_DOCUMENTS as error:
         files = _find_in_files(ws, doc_id, table)
-        if not (files or (ws.stores_nothing and ws.sources.configured and table in (None, DOCUMENTS))):
+        only_files_answer = ws.stores_nothing and ws.sources.configured and table in (None, DOCUMENTS)
+        if not files and not only_files_answer:
             raise
-        return _form_document(ws, *_require_one(files, doc_id, table)), find_origin(answer_from_files(ws, error))
-
-
-def _form_document(ws: Workspace, collection: Collection, document: Document) -> WholeDocument:
-    in_documents = document.table == DOCUMENTS
-    source = named_files.shown_source(ws, document) if in_documents else f"{document.table}/{document.doc_id}"
-    return WholeDocument(
-        doc_id=document.doc_id,
-        source=source,
-        title=document.title,
-        library=collection.name,
-        content=document.content,
-        chunk_count=len(chunks_of(ws, collection, document)),
-        metadata=import_base.read_visible_metadata(document),
-        table=document.table,
-    )
+        match = _require_one(files, doc_id, table)
+        return _form_document(ws, match), find_origin(answer_from_files(ws, error))
 
 
 def delete_document(ws: Workspace, doc_id: str, table: str | None) -> WriteResult[DeletedDocument]:
@@ -93,34 +91,57 @@ def delete_document(ws: Workspace, doc_id: str, table: str | None) -> WriteResul
     `TableMissing`, `UsageInvalid` if several documents have the id, and the errors of
     `writing.write_rows`.
     """
-    notes = [note for note in _find_in_files(ws, doc_id, table) if ws.sources.find_writable(note[0].name)]
+    notes = [match for match in _find_in_files(ws, doc_id, table) if ws.sources.find_writable(match.collection.name)]
     if notes and not (ws.is_initialized and _find_stored(ws, ws.locate_documents(), doc_id, table)):
-        collection, document = _require_one(notes, doc_id, table)
-        chunks = len(chunks_of(ws, collection, document))
-        deleted = DeletedDocument(document.doc_id, collection.name, chunks, document.table)
-        if source := ws.sources.find_writable(collection.name):
-            written = note_writes.remove_notes(ws, source, [document.doc_id])
+        match = _require_one(notes, doc_id, table)
+        deleted = _form_deleted(ws, match)
+        source = ws.sources.find_writable(match.collection.name)
+        if source:
+            written = note_writes.remove_notes(ws, source, [match.document.doc_id])
             return WriteResult(deleted, None, written.pending, notes=written)
 
     def plan_deletion(at: At) -> Planned[DeletedDocument]:
         stored = _find_stored(ws, at, doc_id, table)
-        if not stored and (files := _find_in_files(ws, doc_id, table)):
-            of, file = files[0]
-            raise source_read_only(of.name, file.source)
-        collection, document = _require_one(stored, doc_id, table)
-        deleted = DeletedDocument(
-            document.doc_id, collection.name, len(chunks_of(ws, collection, document)), document.table
-        )
-        return Planned(Write(remove_documents=[document.key]), deleted)
+        files = [] if stored else _find_in_files(ws, doc_id, table)
+        if files:
+            raise source_read_only(files[0].collection.name, files[0].document.source)
+        match = _require_one(stored, doc_id, table)
+        return Planned(Write(remove_documents=[match.document.key]), _form_deleted(ws, match))
 
     return writing.write_rows(ws, plan_deletion, f"delete document {doc_id}")
+
+
+def _form_document(ws: Workspace, match: _Match) -> WholeDocument:
+    document = match.document
+    source = f"{document.table}/{document.doc_id}"
+    if document.table == DOCUMENTS:
+        source = named_files.shown_source(ws, document)
+    return WholeDocument(
+        doc_id=document.doc_id,
+        source=source,
+        title=document.title,
+        library=match.collection.name,
+        content=document.content,
+        chunk_count=len(chunks_of(ws, match.collection, document)),
+        metadata=import_base.read_visible_metadata(document),
+        table=document.table,
+    )
+
+
+def _form_deleted(ws: Workspace, match: _Match) -> DeletedDocument:
+    return DeletedDocument(
+        doc_id=match.document.doc_id,
+        collection=match.collection.name,
+        chunks=len(chunks_of(ws, match.collection, match.document)),
+        table=match.document.table,
+    )
 
 
 def _find_stored(ws: Workspace, at: At, name: str, table: str | None) -> list[_Match]:
     """Return the stored documents that the id may mean. Raises `TableMissing`."""
     if table is not None:
         collections.require_table(table)
-    return [match for match in _find_in_collections(ws, at, name) if table in (None, match[1].table)]
+    return [match for match in _find_in_collections(ws, at, name) if table in (None, match.document.table)]
 
 
 def _find_in_files(ws: Workspace, name: str, table: str | None) -> list[_Match]:
@@ -136,33 +157,32 @@ def _require_one(matches: list[_Match], name: str, table: str | None) -> _Match:
 
     Raises `DocumentMissing`, and `UsageInvalid` if several documents match.
     """
-    preferred = (
-        [match for match in matches if match[0].kind == LIBRARY]
-        if len({document.table for _, document in matches}) == 1
-        else []
-    )
-    chosen = preferred if len(preferred) == 1 else matches
-    if not chosen:
+    is_one_table = len({match.document.table for match in matches}) == 1
+    libraries = [match for match in matches if match.collection.kind == LIBRARY]
+    if is_one_table and len(libraries) == 1:
+        return libraries[0]
+    if not matches:
         raise DocumentMissing(
             f"no such document {name!r}" + (f" in {table}." if table else "."),
             hint="run 'vmrag list' to list the collections",
             doc_id=name,
             table=table,
         )
-    if len(chosen) > 1:
-        raise _ambiguous_id(name, chosen)
-    return chosen[0]
+    if len(matches) > 1:
+        raise _ambiguous_id(name, matches)
+    return matches[0]
 
 
 def _find_in_collections(ws: ReadableStore, at: At, name: str) -> list[_Match]:
     """Return the document of each collection with this id, otherwise the one that has a chunk with
     it.
     """
-    return [
-        (collection, document)
-        for collection in ws.engine.list_collections(at)
-        if (document := _find_in_collection(ws, at, collection, name))
-    ]
+    matches = []
+    for collection in ws.engine.list_collections(at):
+        document = _find_in_collection(ws, at, collection, name)
+        if document:
+            matches.append(_Match(collection, document))
+    return matches
 
 
 def _find_in_collection(ws: ReadableStore, at: At, collection: Collection, name: str) -> Document | None:
@@ -172,19 +192,22 @@ def _find_in_collection(ws: ReadableStore, at: At, collection: Collection, name:
         return document
     doc_id, number = chunk
     document = ws.engine.find_document(at, collection.name, doc_id)
-    return document if document and number < len(chunks_of(ws, collection, document)) else None
+    has_chunk = document is not None and number < len(chunks_of(ws, collection, document))
+    return document if has_chunk else None
 
 
 def _ambiguous_id(name: str, matches: list[_Match]) -> UsageInvalid:
-    collections = [collection.name for collection, _ in matches]
-    places = sorted({document.table for _, document in matches})
-    several = len(places) > 1
+    collections = [match.collection.name for match in matches]
+    tables: list[str] = sorted({match.document.table for match in matches})
+    names = collections
+    hint = "use chroma_get_documents or chroma_delete_documents with the collection"
+    if len(tables) > 1:
+        names = tables
+        hint = f"add 'table={tables[0]}' to choose a table"
     return UsageInvalid(
-        f"several documents have the id {name!r}, in {enumerated(places if several else collections)}.",
-        hint=f"add 'table={places[0]}' to choose a table"
-        if several
-        else "use chroma_get_documents or chroma_delete_documents with the collection",
+        f"several documents have the id {name!r}, in {enumerated(names)}.",
+        hint=hint,
         parameter="doc_id",
-        tables=places,
+        tables=tables,
         collections=collections,
     )

@@ -27,7 +27,8 @@ def read_for_edit(ws: DocumentStore, name: str) -> Document:
     and `CollectionMissing` for the name, `UsageInvalid` for a document that `vmrag add` cannot
     store, and the errors of `writing.require_writable`.
     """
-    if isinstance(ws, Workspace) and (note := _find_note(ws, name)):
+    note = _find_note(ws, name) if isinstance(ws, Workspace) else None
+    if note:
         return note
     with leaving_out.explain_source_files(ws, [name], None, lambda path: f"edit the file {quoted(path)}"):
         place = _find_place(ws)
@@ -39,28 +40,6 @@ def read_for_edit(ws: DocumentStore, name: str) -> Document:
         return document
 
 
-def _find_note(ws: Workspace, name: str) -> Document | None:
-    """Return the note that a name means; None if a stored document is meant."""
-    first = ws.sources.find_writable()
-    tree = source_tree.read_work_tree(ws) if first else None
-    if tree is None:
-        return None
-    notes = note_names.select_notes(ws, [name], [tree], within=None)
-    key = notes.documents[0].key if notes and notes.exact and len(notes.documents) == 1 else None
-    source = ws.sources.find_writable(key[0]) if key else None
-    if key is None or source is None:
-        return None
-    note_files.require_trust(ws, source)
-    return tree.read_documents([key]).get(key)
-
-
-def _find_place(ws: DocumentStore) -> DocumentPlace:
-    if not isinstance(ws, Workspace):  # not versioned
-        return DocumentPlace(local_store.AT, "")
-    target = writing.require_writable(ws, index=False)
-    return DocumentPlace(target.at, target.revision)
-
-
 def store_edited(ws: DocumentStore, before: Document, text: str) -> WriteResult[PutCounts]:
     """Store a new text in the place of a document that `read_for_edit` returned.
 
@@ -70,7 +49,8 @@ def store_edited(ws: DocumentStore, before: Document, text: str) -> WriteResult[
     name = str(DocumentName(*before.key))
     if not text.strip():
         raise UsageInvalid("the edited text is empty, so nothing was stored", hint=f"run 'vmrag rm {quoted(name)}'")
-    if isinstance(ws, Workspace) and (source := ws.sources.find_writable(before.collection)):
+    source = ws.sources.find_writable(before.collection) if isinstance(ws, Workspace) else None
+    if isinstance(ws, Workspace) and source:
         return note_writes.replace_text(ws, source, before, text)
     document = ImportedDocument(
         doc_id=before.doc_id,
@@ -84,3 +64,28 @@ def store_edited(ws: DocumentStore, before: Document, text: str) -> WriteResult[
     )
     expected = {before.doc_id: version_of(before)}
     return put_documents(ws, PutRequest(before.collection, [document], "replace", expected=expected))
+
+
+def _find_note(ws: Workspace, name: str) -> Document | None:
+    """Return the note that a name means; None if a stored document is meant."""
+    if not ws.sources.find_writable():
+        return None
+    tree = source_tree.read_work_tree(ws)
+    if tree is None:
+        return None
+    notes = note_names.select_notes(ws, [name], [tree], within=None)
+    if not notes or not notes.exact or len(notes.documents) != 1:
+        return None
+    key = notes.documents[0].key
+    source = ws.sources.find_writable(key[0])
+    if source is None:
+        return None
+    note_files.require_trust(ws, source)
+    return tree.read_documents([key]).get(key)
+
+
+def _find_place(ws: DocumentStore) -> DocumentPlace:
+    if not isinstance(ws, Workspace):  # not versioned
+        return DocumentPlace(local_store.AT, "")
+    target = writing.require_writable(ws, index=False)
+    return DocumentPlace(target.at, target.revision)

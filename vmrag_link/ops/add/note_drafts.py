@@ -21,6 +21,6 @@ def read_note_draft(ws: Workspace, file: Path) -> NoteDraft:
     """
     with create_converter(ws) as converter:
         content = importing.read_named_file(file, converter)
-    named = importing.require_existing(file)
-    TrackedFiles(ws, [named], None, texts=True).require_other([named])
+    path = importing.require_existing(file)
+    TrackedFiles(ws, [path], None, texts=True).require_other([path])
     return NoteDraft(content.content, make_slug(content.title or file.stem), "", parse_metadata(content))

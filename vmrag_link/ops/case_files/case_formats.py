@@ -17,23 +17,7 @@ from vmrag_link import __version__
 from vmrag_link.ops.case_files.cases import CaseList, CaseProblem, CheckCase
 from vmrag_link.terminal_text import escape_line
 
-_NO_XML = str.maketrans({"\ufffe": "\\ufffe", "\uffff": "\\uffff"})
-
-
-def _escape_line(value: str) -> str:
-    return escape_line(value).translate(_NO_XML)
-
-
-def _list_lines(problem: CaseProblem, case: CheckCase) -> list[str]:
-    return [*map(_escape_line, (problem.message, *problem.notes)), f"at {case.file}:{case.line}"]
-
-
-def _hash_problem(problem: CaseProblem) -> str:
-    return hashlib.sha256(json.dumps([problem.rule, *problem.key]).encode()).hexdigest()
-
-
-def _list_problems(case_list: CaseList) -> Iterator[tuple[CheckCase, CaseProblem]]:
-    return ((case, problem) for case in case_list.cases for problem in case.problems)
+_XML_ESCAPES = str.maketrans({"\ufffe": "\\ufffe", "\uffff": "\\uffff"})
 
 
 def format_junit(case_list: CaseList) -> str:
@@ -64,21 +48,13 @@ def format_junit(case_list: CaseList) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def _build_outcome(case: CheckCase) -> ET.Element:
-    worst = min(case.problems, key=lambda problem: problem.level != "error")
-    about = {"type": worst.rule, "message": _escape_line(worst.message)}
-    outcome = ET.Element("failure", about) if case.failed else ET.Element("system-out")
-    outcome.text = "\n".join(line for problem in case.problems for line in _list_lines(problem, case))
-    return outcome
-
-
 def format_sarif(case_list: CaseList) -> str:
     """Format a run with a result for each problem.
 
     GitHub recognizes a result by `primaryLocationLineHash`. It is computed here, because many
     problems are at the only line of a pin.
     """
-    names = [*case_list.rules]
+    rule_names = list(case_list.rules)
     driver = {
         "name": "vmrag",
         "version": __version__,
@@ -88,11 +64,42 @@ def format_sarif(case_list: CaseList) -> str:
         "tool": {"driver": driver},
         "automationDetails": {"id": f"vmrag-{case_list.command}/"},
         "results": [
-            _build_result(case, problem, names.index(problem.rule)) for case, problem in _list_problems(case_list)
+            _build_result(case, problem, rule_names.index(problem.rule)) for case, problem in _list_problems(case_list)
         ],
     }
     schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
     return _dump_json({"$schema": schema, "version": "2.1.0", "runs": [run]})
+
+
+def format_code_quality(case_list: CaseList) -> str:
+    """Format the list that GitLab displays in a merge request, with an entry for each problem."""
+    return _dump_json(
+        [
+            {
+                "description": _describe_problem(case, problem).replace("\n", " · "),
+                "check_name": f"vmrag-{case_list.command}/{problem.rule}",
+                "fingerprint": _hash_problem(problem),
+                "severity": "critical" if problem.level == "error" else "info",
+                "location": {"path": case.file, "lines": {"begin": case.line}},
+            }
+            for case, problem in _list_problems(case_list)
+        ]
+    )
+
+
+FORMATS: Mapping[str, Callable[[CaseList], str]] = {
+    "junit": format_junit,
+    "sarif": format_sarif,
+    "code_quality": format_code_quality,
+}
+
+
+def _build_outcome(case: CheckCase) -> ET.Element:
+    worst = min(case.problems, key=lambda problem: problem.level != "error")
+    about = {"type": worst.rule, "message": _escape_line(worst.message)}
+    outcome = ET.Element("failure", about) if case.failed else ET.Element("system-out")
+    outcome.text = "\n".join(line for problem in case.problems for line in _list_lines(problem, case))
+    return outcome
 
 
 def _build_result(case: CheckCase, problem: CaseProblem, index: int) -> dict[str, object]:
@@ -119,28 +126,23 @@ def _describe_problem(case: CheckCase, problem: CaseProblem) -> str:
     return "\n".join(map(_escape_line, (f"{case.name}: {problem.message}", *problem.notes)))
 
 
-def format_code_quality(case_list: CaseList) -> str:
-    """Format the list that GitLab displays in a merge request, with an entry for each problem."""
-    return _dump_json(
-        [
-            {
-                "description": _describe_problem(case, problem).replace("\n", " · "),
-                "check_name": f"vmrag-{case_list.command}/{problem.rule}",
-                "fingerprint": _hash_problem(problem),
-                "severity": "critical" if problem.level == "error" else "info",
-                "location": {"path": case.file, "lines": {"begin": case.line}},
-            }
-            for case, problem in _list_problems(case_list)
-        ]
-    )
+def _escape_line(value: str) -> str:
+    return escape_line(value).translate(_XML_ESCAPES)
+
+
+def _list_lines(problem: CaseProblem, case: CheckCase) -> list[str]:
+    """Return the lines of a problem for JUnit."""
+    return [*map(_escape_line, (problem.message, *problem.notes)), f"at {case.file}:{case.line}"]
+
+
+def _hash_problem(problem: CaseProblem) -> str:
+    """Return the name by which a service recognizes the problem in the next run."""
+    return hashlib.sha256(json.dumps([problem.rule, *problem.key]).encode()).hexdigest()
+
+
+def _list_problems(case_list: CaseList) -> Iterator[tuple[CheckCase, CaseProblem]]:
+    return ((case, problem) for case in case_list.cases for problem in case.problems)
 
 
 def _dump_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
-
-
-FORMATS: Mapping[str, Callable[[CaseList], str]] = {
-    "junit": format_junit,
-    "sarif": format_sarif,
-    "code_quality": format_code_quality,
-}

@@ -25,7 +25,11 @@ PIN_RULES: dict[str, str] = {
     "MOVED_BACK": "no pin moves back",
     "LOSS_ACCEPTED": "no revision accepts the loss of another one",
 }
-QUERY_MISSED, RANKINGS_OUTDATED, THRESHOLD_MISSED = "QUERY_MISSED", "RANKINGS_OUTDATED", "THRESHOLD_MISSED"
+"""The rules of `vmrag verify`, with the statement that is true if the rule has no problem."""
+
+QUERY_MISSED = "QUERY_MISSED"
+RANKINGS_OUTDATED = "RANKINGS_OUTDATED"
+THRESHOLD_MISSED = "THRESHOLD_MISSED"
 QUERY_RULES = {
     QUERY_MISSED: "golden queries are answered as expected",
     RANKINGS_OUTDATED: "recorded rankings can be compared",
@@ -76,26 +80,35 @@ def list_verify_cases(report: VerifyReport, *, asked_remote: bool) -> CaseList:
     by_rule: dict[str, list[PinFinding]] = {rule: [] for rule in PIN_RULES}
     for finding in report.findings:
         by_rule[finding.code].append(finding)
-    reasons: dict[str, str] = {} if asked_remote else {"NOT_ON_REMOTE": "use '--remote REMOTE' to check this"}
+    skipped: dict[str, str] = {} if asked_remote else {"NOT_ON_REMOTE": "use '--remote REMOTE' to check this"}
     if by_rule["NOT_COMPARABLE"]:
-        reasons["KNOWLEDGE_DROPPED"] = "the clone lacks the history"
-    cases = (
+        skipped["KNOWLEDGE_DROPPED"] = "the clone lacks the history"
+    cases = [
         CheckCase(
-            f"{PIN_RULES[rule]} ({rule})",
-            PIN_NAME,
-            1,
-            tuple(map(_build_pin_problem, findings)),
-            "" if findings else reasons.get(rule, ""),
+            name=f"{PIN_RULES[rule]} ({rule})",
+            file=PIN_NAME,
+            line=1,
+            problems=tuple(map(_build_pin_problem, findings)),
+            skipped="" if findings else skipped.get(rule, ""),
         )
         for rule, findings in by_rule.items()
-    )
+    ]
     return CaseList("verify", PIN_RULES, tuple(cases))
 
 
 def _build_pin_problem(finding: PinFinding) -> CaseProblem:
-    restored = (f"Restored by {finding.mended_by[:12]}.",) if finding.mended_by else ()
-    notes = (*restored, *([finding.hint] if finding.hint else []))
-    return CaseProblem(finding.code, finding.level, finding.message, (finding.message,), notes)
+    notes = []
+    if finding.mended_by:
+        notes.append(f"Restored by {finding.mended_by[:12]}.")
+    if finding.hint:
+        notes.append(finding.hint)
+    return CaseProblem(
+        rule=finding.code,
+        level=finding.level,
+        message=finding.message,
+        key=(finding.message,),
+        notes=tuple(notes),
+    )
 
 
 def list_check_cases(report: GoldenReport) -> CaseList:
@@ -110,13 +123,13 @@ def list_query_cases(cases: Iterable[CheckCase]) -> CaseList:
 def _generate_cases(report: GoldenReport) -> Iterator[CheckCase]:
     level: Level = "information" if report.thresholds else "error"  # the thresholds decide
     for query in report.queries:
-        missed = tuple(_build_miss_problem(query, miss, level) for miss in query.misses)
-        yield CheckCase(query.name, report.file, query.line, missed)
-    for limit in report.thresholds:
-        below = CaseProblem(THRESHOLD_MISSED, "error", limit.sentence, (limit.name,))
-        yield CheckCase(f"threshold: {limit.name}", report.file, 1, () if limit.holds else (below,))
+        problems = tuple(_build_miss_problem(query, miss, level) for miss in query.misses)
+        yield CheckCase(query.name, report.file, query.line, problems)
+    for threshold in report.thresholds:
+        missed = CaseProblem(THRESHOLD_MISSED, "error", threshold.sentence, key=(threshold.name,))
+        yield CheckCase(f"threshold: {threshold.name}", report.file, 1, () if threshold.holds else (missed,))
     if any(query.ranking is not None for query in report.queries):
-        outdated = CaseProblem(RANKINGS_OUTDATED, "error", report.outdated, (), (UPDATE,))
+        outdated = CaseProblem(RANKINGS_OUTDATED, "error", report.outdated, key=(), notes=(UPDATE,))
         yield CheckCase(QUERY_RULES[RANKINGS_OUTDATED], report.file, 1, (outdated,) if report.outdated else ())
 
 
