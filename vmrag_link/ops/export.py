@@ -100,7 +100,7 @@ def _write_export(
 
 
 class _ExportPlan(NamedTuple):
-    """What an export does with each document."""
+    """The effect of an export on each document."""
 
     ids_by_collection: dict[str, list[str]]
     """The documents whose files are written."""
@@ -124,7 +124,7 @@ def _plan_export(target: Folder, headers: Iterable[DocumentHeader]) -> _ExportPl
         problem = export_paths.find_name_problem(parts) or paths.find_clash(parts)
         digest = None
         if not problem:
-            paths.add(parts)
+            paths.add_file(parts)
             try:
                 digest = target.hash_file(parts)
             except PathBlocked:
@@ -164,7 +164,7 @@ class _ExportedPaths:
                 return f"needs a folder that some systems confuse with {self._folders[folder_key]}"
         return None
 
-    def add(self, parts: Sequence[str]) -> None:
+    def add_file(self, parts: Sequence[str]) -> None:
         self._files[export_paths.fold_case(parts)] = "/".join(parts)
         self._folders |= _list_folders(parts)
 

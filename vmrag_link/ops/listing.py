@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -53,26 +54,18 @@ def list_documents(ws: ReadableStore, collection: str | None) -> ListReport:
 
     Raises `CollectionMissing`.
     """
-    if not isinstance(ws, Workspace):  # the documents that stay on this machine
-        report = _list_stored(ws, collection, None)
-        names = shown_names.name_among([row.key for row in report.documents], set())
-        return _add_names(report, names)
-    files = _list_files(ws, collection)
-    if files is None and collection is not None:
-        with named_places.explain_missing_collection(ws, [collection]):
-            report = _list_stored(ws, collection, None)
-    else:
-        report = _list_stored(ws, collection, files)
-    keys = [row.key for row in report.documents]
-    if collection is not None and ws.sources.configured:
+    files = _list_files(ws, collection) if isinstance(ws, Workspace) else None
+    explain: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if isinstance(ws, Workspace) and files is None and collection is not None:
+        explain = named_places.explain_missing_collection(ws, [collection])
+    with explain:
+        rows = _list_stored(ws, collection, files)
+    keys = [row.key for row in rows]
+    if isinstance(ws, Workspace) and collection is not None and ws.sources.configured:
         names = named_places.PlaceNames(ws, named_places.find_working_place(ws)).shown_names(keys)
     else:
         names = shown_names.name_among(keys, {row.collection for row in files or ()} - _list_note_collections(ws))
-    return _add_names(report, names)
-
-
-def _add_names(report: ListReport, names: Mapping[tuple[str, str], str]) -> ListReport:
-    return ListReport([replace(row, name=names[row.key]) for row in report.documents])
+    return ListReport([replace(row, name=names[row.key]) for row in rows])
 
 
 def _list_note_collections(ws: ReadableStore) -> set[str]:
@@ -82,7 +75,7 @@ def _list_note_collections(ws: ReadableStore) -> set[str]:
     )
 
 
-def _list_stored(ws: ReadableStore, collection: str | None, files: list[DocumentRow] | None) -> ListReport:
+def _list_stored(ws: ReadableStore, collection: str | None, files: list[DocumentRow] | None) -> list[DocumentRow]:
     """List the stored documents, and add the rows of `files`."""
     try:
         at = _follow_place(ws)
@@ -91,9 +84,9 @@ def _list_stored(ws: ReadableStore, collection: str | None, files: list[Document
             raise
         for note in reasons.explain_missing_documents(error):
             ws.progress.note(note)
-        return ListReport(files)
+        return files
     if files is not None and collection is not None:
-        return ListReport(files)
+        return files
     if collection is not None:
         collections = [row.name for row in ws.engine.list_collections(at)]
         if collection not in collections:
@@ -112,7 +105,7 @@ def _list_stored(ws: ReadableStore, collection: str | None, files: list[Document
         for key, header in headers.items()
         if header.collection not in note_collections
     ]
-    return ListReport(sorted([*rows, *(files or ())], key=lambda row: row.key))
+    return sorted([*rows, *(files or ())], key=lambda row: row.key)
 
 
 def _form_row(header: DocumentHeader, chunks: int | None, uncommitted: ChangeKind | None) -> DocumentRow:

@@ -97,18 +97,9 @@ def list_verify_cases(report: VerifyReport, *, asked_remote: bool) -> CaseList:
 
 
 def _build_pin_problem(finding: PinFinding) -> CaseProblem:
-    notes = []
-    if finding.mended_by:
-        notes.append(f"Restored by {finding.mended_by[:12]}.")
-    if finding.hint:
-        notes.append(finding.hint)
-    return CaseProblem(
-        rule=finding.code,
-        level=finding.level,
-        message=finding.message,
-        key=(finding.message,),
-        notes=tuple(notes),
-    )
+    restored = f"Restored by {finding.mended_by[:12]}." if finding.mended_by else ""
+    notes = tuple(note for note in (restored, finding.hint) if note)
+    return CaseProblem(finding.code, finding.level, finding.message, key=(finding.message,), notes=notes)
 
 
 def list_check_cases(report: GoldenReport) -> CaseList:

@@ -52,13 +52,8 @@ def _check_pin(ws: Workspace) -> Iterator[Finding]:
 
 def _check_pin_file(ws: Workspace, data: bytes) -> Iterator[Finding]:
     if pin_conflict.read_stages(ws.places):
-        yield Finding(
-            "PIN_IN_CONFLICT",
-            "error",
-            "the pin has a merge conflict.",
-            "run 'vmrag resolve' to resolve the conflicts",
-            PIN_NAME,
-        )
+        fix = "run 'vmrag resolve' to resolve the conflicts"
+        yield Finding("PIN_IN_CONFLICT", "error", "the pin has a merge conflict.", fix, PIN_NAME)
         return
     try:
         pin = read_own_pin(ws.places, data)
@@ -83,22 +78,16 @@ def _check_attributes(ws: Workspace) -> Iterator[Finding]:
         message = f"{ATTRIBUTES} does not name vmrag's merge driver for the pin, so git merges it line by line, with conflicts."
         if pin_merge.is_attributed(ws.places):
             message = f"only this clone uses vmrag's merge driver for the pin, because {ATTRIBUTES} does not name it."
-        yield Finding(
-            "ATTRIBUTES_MISSING",
-            "warning",
-            message,
-            "run 'vmrag init --knowledge-base' to add the line",
-            str(path),
-        )
+        fix = "run 'vmrag init --knowledge-base' to add the line"
+        yield Finding("ATTRIBUTES_MISSING", "warning", message, fix, str(path))
     elif not pin_merge.is_attributed(ws.places):
         message = f"{ATTRIBUTES} names vmrag's merge driver, but another line or file overrides that."
         yield Finding("ATTRIBUTES_OVERRIDDEN", "warning", message, _form_override_hint(ws), str(path))
     elif not pin_merge.names_driver(plumbing.read_blob(ws.places, f":{ATTRIBUTES}") or b""):
         ignored = run_git(ws.places, "check-ignore", "--quiet", "--", ATTRIBUTES).returncode == 0
         message = f"the line of {ATTRIBUTES} that names vmrag's merge driver is not staged{', and ignored' * ignored}."
-        yield Finding(
-            "ATTRIBUTES_NOT_STAGED", "warning", message, f"run 'git add --force {ATTRIBUTES}' to stage it", str(path)
-        )
+        fix = f"run 'git add --force {ATTRIBUTES}' to stage it"
+        yield Finding("ATTRIBUTES_NOT_STAGED", "warning", message, fix, str(path))
 
 
 def _form_override_hint(ws: Workspace) -> str:
@@ -156,13 +145,8 @@ def _check_toolsets(ws: Workspace) -> Iterator[Finding]:
     for section, line in config.list_foreign_sections(config.read_settings_file(ws.places.config), CONFIG_NAME).items():
         if section not in read_sections:
             message = f"{CONFIG_NAME}, line {line}: no installed toolset reads the section {section}."
-            yield Finding(
-                "SECTION_UNREAD",
-                "warning",
-                message,
-                "install the toolset of this section, or delete the section",
-                section,
-            )
+            fix = "install the toolset of this section, or delete the section"
+            yield Finding("SECTION_UNREAD", "warning", message, fix, section)
 
 
 PIN = Topic("pin", _check_pin)

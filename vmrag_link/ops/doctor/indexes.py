@@ -64,9 +64,8 @@ def _check_views(ws: Workspace) -> Iterator[Finding]:
             continue
         if is_bound:
             message = f"the bound index is damaged: {problem}."
-            yield Finding(
-                "INDEX_DAMAGED", "error", message, "run 'vmrag sync --rebuild' to build the index again", str(path)
-            )
+            fix = "run 'vmrag sync --rebuild' to build the index again"
+            yield Finding("INDEX_DAMAGED", "error", message, fix, str(path))
         else:
             message = f"the spare index of {revision[:7]} cannot be used: {problem}."
             yield Finding("SNAPSHOT_DAMAGED", "warning", message, f"run 'rm -r {quoted(path)}' to remove it", str(path))

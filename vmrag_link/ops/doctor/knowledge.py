@@ -185,13 +185,8 @@ def _check_local(ws: Workspace) -> Iterator[Finding]:
     if ws.local.exists and (damage := ws.local.engine.find_damage()):
         yield Finding("LOCAL_DAMAGED", "error", damage, ws.local.remedy, str(folder))
     if ws.is_initialized and (sentence := misplaced.describe_misplaced(ws, committed=True)):
-        yield Finding(
-            "SYSTEM_MISPLACED",
-            "note",
-            sentence,
-            hints.suggest_command(misplaced.MOVE_COMMAND, "move them"),
-            str(folder),
-        )
+        fix = hints.suggest_command(misplaced.MOVE_COMMAND, "move them")
+        yield Finding("SYSTEM_MISPLACED", "note", sentence, fix, str(folder))
 
 
 def _check_copies(ws: Workspace) -> Iterator[Finding]:
@@ -256,13 +251,9 @@ def _check_root(ws: Workspace) -> Iterator[Finding]:
         return
     if not find_correct_root(ws.engine) and not ws.engine.is_ancestor(root.head, pin.dolt_commit):
         message = f"the code pins {pin.dolt_commit[:12]}, a revision of another knowledge base."
-        yield Finding(
-            "PIN_FOREIGN",
-            "error",
-            message,
-            f"run '{direct_transport.replacement_command(ws.engine)}' to use that knowledge base, "
-            f"{direct_transport.AFTER_REPLACEMENT}",
-        )
+        command = direct_transport.replacement_command(ws.engine)
+        fix = f"run '{command}' to use that knowledge base, {direct_transport.AFTER_REPLACEMENT}"
+        yield Finding("PIN_FOREIGN", "error", message, fix)
 
 
 def _list_addresses(ws: Workspace) -> list[Address]:

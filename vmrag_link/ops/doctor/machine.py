@@ -52,19 +52,17 @@ def _check_git(ws: Workspace) -> Iterator[Finding]:
 def _check_path() -> Iterator[Finding]:
     """Check that `vmrag` on PATH is this version, as the one next to this interpreter is."""
     own_program = Path(sys.executable).with_name("vmrag")
+    fix = f"run 'export PATH={quoted(str(own_program.parent))}:\"$PATH\"'"
     path = shutil.which("vmrag")
     if path is None:
         message = "vmrag is not on PATH, so you cannot run the commands in its messages unchanged."
-        yield Finding(
-            "PATH_WITHOUT_VMRAG", "note", message, f"run 'export PATH={quoted(str(own_program.parent))}:\"$PATH\"'"
-        )
+        yield Finding("PATH_WITHOUT_VMRAG", "note", message, fix)
     elif not (own_program.exists() and own_program.samefile(path)):
         is_runnable = path == proc.find_program("vmrag")  # not a program of a working tree
         words = proc.run([path, "--version"]).text.split() if is_runnable else []
         if __version__ not in words:
             version = next(iter(words[2:]), "unknown")  # vmrag, version 0.2.0
             message = f"the vmrag on PATH, {path}, has version {version}; this one has {__version__}."
-            fix = f"run 'export PATH={quoted(str(own_program.parent))}:\"$PATH\"'"
             yield Finding("PATH_OTHER_VERSION", "warning", message, fix, path)
 
 
@@ -140,13 +138,8 @@ def _check_writable(ws: Workspace) -> Iterator[Finding]:
         message = (
             f"the file system of {places.git_dir} is read-only, so vmrag can answer queries, but cannot store anything."
         )
-        yield Finding(
-            "READ_ONLY",
-            "error",
-            message,
-            f"run 'df {quoted(places.git_dir)}' to see the file system",
-            str(places.git_dir),
-        )
+        fix = f"run 'df {quoted(places.git_dir)}' to see the file system"
+        yield Finding("READ_ONLY", "error", message, fix, str(places.git_dir))
         return
     folders = [places.git_dir, places.shared, places.kb, places.views, places.segments, places.working_copies]
     folders += [places.journal, places.locks, places.work_tree_folder, places.local_kb, places.chroma]
@@ -154,9 +147,8 @@ def _check_writable(ws: Workspace) -> Iterator[Finding]:
     for path in dict.fromkeys((*folders, *files)):
         if path.exists() and not os.access(path, os.W_OK):
             message = f"{path} cannot be written, so vmrag cannot store anything in it."
-            yield Finding(
-                "READ_ONLY", "error", message, f"run 'chmod u+w {quoted(path)}' to make it writable", str(path)
-            )
+            fix = f"run 'chmod u+w {quoted(path)}' to make it writable"
+            yield Finding("READ_ONLY", "error", message, fix, str(path))
 
 
 def _check_room(ws: Workspace) -> Iterator[Finding]:

@@ -70,7 +70,7 @@ def find_leftovers(ws: Workspace) -> Leftovers:
     limits = ws.config.embedding
     vectors = EmbeddingCache(ws.places.embeddings).measure_excess(megabytes=limits.cache_mb, days=limits.cache_days)
     replaced = _describe_files(_measure_files(exchange.list_unneeded(ws.places)))
-    return _measure_unneeded(ws).describe(vectors=vectors, replaced=replaced)
+    return _measure_unneeded(ws).build_report(vectors=vectors, replaced=replaced)
 
 
 def remove_leftovers(ws: Workspace) -> Leftovers:
@@ -101,13 +101,9 @@ def remove_leftovers(ws: Workspace) -> Leftovers:
     local_segments = Segments(ws.places.local_segments)
     local_segments.remove_unfinished()
     local_segments.collect_garbage([ws.places.local_index])
-    removed = _Unneeded(
-        views=_select_removed(unneeded.views),
-        chroma=_select_removed(unneeded.chroma),
-        working_copies=_select_removed(unneeded.working_copies),
-        files=_select_removed(unneeded.files | orphaned_locks),
-    )
-    return removed.describe(vectors=Excess(), replaced=replaced)
+    unneeded = unneeded._replace(files=unneeded.files | orphaned_locks)
+    removed = _Unneeded(*map(_select_removed, unneeded))
+    return removed.build_report(vectors=Excess(), replaced=replaced)
 
 
 def prune_vectors(ws: Workspace) -> Excess:
@@ -144,15 +140,9 @@ class _Unneeded(NamedTuple):
     working_copies: dict[Path, int]
     files: dict[Path, int]
 
-    def describe(self, *, vectors: Excess, replaced: RemovedFiles) -> Leftovers:
-        return Leftovers(
-            views=_describe_files(self.views),
-            chroma=_describe_files(self.chroma),
-            working_copies=_describe_files(self.working_copies),
-            files=_describe_files(self.files),
-            vectors=vectors,
-            replaced=replaced,
-        )
+    def build_report(self, *, vectors: Excess, replaced: RemovedFiles) -> Leftovers:
+        views, chroma, working_copies, files = map(_describe_files, self)
+        return Leftovers(views, chroma, working_copies, files, vectors, replaced)
 
 
 def _measure_unneeded(ws: Workspace) -> _Unneeded:

@@ -78,7 +78,11 @@ def rebuild_links(ws: Workspace) -> RebuildReport:
     rows_by_commit = {row.git_commit: row for row in ws.engine.list_links()}
     manual = {commit for commit, row in rows_by_commit.items() if row.source == "manual"}
     derived = _derive_links(ws, manual)
-    changed = [row for commit, row in derived.items() if not _is_same_link(rows_by_commit.get(commit), row)]
+    changed = [
+        row
+        for commit, row in derived.items()
+        if commit not in rows_by_commit or _select_columns(row) != _select_columns(rows_by_commit[commit])
+    ]
     underived = rows_by_commit.keys() - derived.keys() - manual
     missing = objects.find_missing_commits(ws.places, underived) if underived else ()
     removed = tuple(sorted(underived.difference(missing)))
@@ -149,11 +153,9 @@ def _derive_links(ws: Workspace, manual: AbstractSet[str]) -> dict[str, Link]:
     }
 
 
-def _is_same_link(row: Link | None, other: Link) -> bool:
-    """Return whether two rows of a commit are equal, except for data of the clone that made one."""
-    return row is not None and (
-        (row.dolt_commit, row.dolt_branch, row.linked_at) == (other.dolt_commit, other.dolt_branch, other.linked_at)
-    )
+def _select_columns(row: Link) -> tuple[str, ...]:
+    """Return what does not depend on the clone that made the row."""
+    return row.dolt_commit, row.dolt_branch, row.linked_at
 
 
 def _read_rows(ws: Workspace) -> list[Link]:

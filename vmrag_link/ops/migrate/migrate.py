@@ -167,7 +167,7 @@ def undo_migration(ws: Workspace) -> UndoReport:
         _change_files(ws, state)
         with _lock_writes(ws, "undo a migration"):
             references.require_nothing_new(ws.engine)
-            _exchange(ws, state)
+            _record_and_exchange(ws, state)
         return UndoReport(state.origin, _finish_migration(ws, state))
 
 
@@ -284,7 +284,7 @@ def _copy_and_exchange(
                 if exchange.replaced_kb(ws.places).exists():  # left by an earlier migration
                     with file_failures():
                         shutil.rmtree(exchange.replaced_kb(ws.places))
-                _exchange(ws, state)
+                _record_and_exchange(ws, state)
                 return copies._replace(made=made), state
     raise Busy(
         "another process keeps committing to the knowledge base, so it was not migrated.", hint="run 'vmrag migrate'"
@@ -331,7 +331,7 @@ def _lock_writes(ws: Workspace, purpose: str) -> Iterator[None]:
         yield
 
 
-def _exchange(ws: Workspace, state: MigrationState) -> None:
+def _record_and_exchange(ws: Workspace, state: MigrationState) -> None:
     """Record the exchange, and exchange the knowledge bases."""
     ws.close()
     exchange.write_state(ws.places, state)
@@ -363,6 +363,6 @@ def _update_index(ws: Workspace) -> None:
 
 def _change_files(ws: Workspace, state: MigrationState) -> ChangedFiles:
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="pin what was migrated", timeout=ws.lock_timeout):
-        changed = references.change_files(ws, state, back=state.stage == "undoing")
+        changed = references.change_files(ws, state)
     ws.reload_settings()
     return changed

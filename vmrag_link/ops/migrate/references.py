@@ -162,8 +162,8 @@ def plan_pin_change(ws: Workspace, copies: CopiesByName) -> RewrittenFile | None
     return RewrittenFile(data.decode(), pins.format_pin(new).decode())
 
 
-def change_files(ws: Workspace, state: MigrationState, *, back: bool = False) -> ChangedFiles:
-    """Write the files of a migration, or restore them if `back`.
+def change_files(ws: Workspace, state: MigrationState) -> ChangedFiles:
+    """Write the files of a migration, or restore them if it is being undone.
 
     A file that changed since then is not written. git's index is not waited for.
     """
@@ -174,7 +174,7 @@ def change_files(ws: Workspace, state: MigrationState, *, back: bool = False) ->
         if rewritten is None or rewritten.before == rewritten.after:
             continue
         texts = (rewritten.before.encode(), rewritten.after.encode())
-        old, new = reversed(texts) if back else texts
+        old, new = reversed(texts) if state.stage == "undoing" else texts
         path = ws.places.top / name
         require_files(path)
         contents = path.read_bytes() if path.exists() else b""
