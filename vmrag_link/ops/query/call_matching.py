@@ -1,4 +1,8 @@
-"""Compare a call with a definition: by name, by the names before it, and by imports."""
+"""Decide whether a call may mean a definition: by name, by the names before it, and by imports.
+
+Without types this is a guess. If a rule cannot decide, the answer is yes, because a reader can skip
+a wrong caller, but cannot know of a missing one.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,8 @@ _COMMON = frozenset(
         "value values write"
     ).split()
 )
-"""Names of methods of many types. A call of such a name matches only if the file names the class.
+"""Names of methods of many types. A call of such a name matches a method only if the file or the
+variable names its class.
 """
 
 _SELF = frozenset("self this cls Self @".split())
@@ -27,10 +32,12 @@ _WITHOUT_SELF = frozenset("java c c_sharp swift ruby".split())
 _WITH_IMPORTS = frozenset("python javascript rust".split())
 """Families in which a function of another file is imported by name."""
 
-_NOT_CALLED = frozenset("table view index schema sequence policy trigger type".split())
+_NOT_CALLED_IN_SQL = frozenset("table view index schema sequence policy trigger type".split())
 
-_SHORTEST, _LONGEST_NAME = 3, 200
-_MOST_GENERATIONS, _MOST_CLASSES = 4, 200
+_MIN_ABBREVIATION_LETTERS = 3
+_MAX_NAME_CHARACTERS = 200
+_MAX_GENERATIONS = 4
+_MAX_CLASSES = 200
 
 
 class CallMatcher:
@@ -38,10 +45,11 @@ class CallMatcher:
 
     def __init__(self, files: CodeFiles) -> None:
         self._files = files
-        self._heirs: dict[str, frozenset[str]] = {}
+        self._descendants: dict[str, frozenset[str]] = {}
 
     def may_call(self, site: CallSite, file: CodeFile, definition: Definition) -> bool:
-        if file.family != definition.family or (file.family == "sql" and definition.kind in _NOT_CALLED):
+        """Return whether a call in a file may mean a definition of the same name."""
+        if file.family != definition.family or (file.family == "sql" and definition.kind in _NOT_CALLED_IN_SQL):
             return False
         same_file = (file.collection, file.path) == (definition.collection, definition.path)
         if definition.is_local:
@@ -50,12 +58,11 @@ class CallMatcher:
             return self._may_call_plainly(site, file, definition, same_file=same_file)
         return self._may_call_on(site, file, definition, same_file=same_file)
 
-    # -- load()
-
     def _may_call_plainly(self, site: CallSite, file: CodeFile, definition: Definition, *, same_file: bool) -> bool:
+        """Decide for a call without receivers: `load()`."""
         if definition.is_member:
             return file.family in _WITHOUT_SELF and (same_file or self._is_near(site, file, definition))
-        if same_file or file.family == "go":
+        if same_file or file.family == "go":  # the files of a folder are a package of Go
             return file.path.rpartition("/")[0] == definition.path.rpartition("/")[0]
         if file.family == "c":
             return not (definition.signature.startswith("static") and definition.path.endswith((".c", ".cc", ".cpp")))
@@ -64,27 +71,29 @@ class CallMatcher:
         return self._is_imported(site, file, definition)
 
     def _is_imported(self, site: CallSite, file: CodeFile, definition: Definition) -> bool:
-        written = re.match(r"[\w$]+", file.code[site.start : site.start + _LONGEST_NAME])
-        imported = file.imports.get(written[0]) if written else None
+        alias = re.match(r"[\w$]+", file.code[site.start : site.start + _MAX_NAME_CHARACTERS])
+        imported = file.imports.get(alias[0]) if alias else None
         if imported:
-            return self._leads_to(imported, file, definition)
-        stars = (imported for imported in file.imports.values() if imported.name == "*")
-        return any(self._leads_to(imported, file, definition) for imported in stars)
-
-    # -- store.load()
+            return self._may_import_from(imported, file, definition)
+        return any(
+            imported.name == "*" and self._may_import_from(imported, file, definition)
+            for imported in file.imports.values()
+        )
 
     def _may_call_on(self, site: CallSite, file: CodeFile, definition: Definition, *, same_file: bool) -> bool:
-        root, receiver = site.receivers[0], site.receivers[-1]
+        """Decide for a call with receivers: `store.load()`, `self.store.load()`."""
+        root = site.receivers[0]
+        receiver = site.receivers[-1]
         if root in _SELF and len(site.receivers) == 1:
             return definition.is_member and self._may_call_on_self(site, file, definition, same_file=same_file)
         imported = file.imports.get(root)
-        if imported and not self.is_internal(imported, file):
+        if imported and not self._is_internal(imported, file):
             return False
         if not definition.is_member:
             return self._is_module(receiver, file, definition)
         if receiver and receiver in (definition.owner_name, definition.symbol.partition(".")[0]):
             return True
-        if receiver[:1].isupper() and not receiver.isupper():
+        if receiver[:1].isupper() and not receiver.isupper():  # a class, not a constant
             return receiver in self._classes_with(definition)
         return imported is not None or self._is_near(site, file, definition)
 
@@ -97,27 +106,31 @@ class CallMatcher:
         return same_file or caller_class in self._classes_with(definition) or self._is_near(site, file, definition)
 
     def _classes_with(self, definition: Definition) -> frozenset[str]:
-        """Return the class of a definition, and the classes that name it in their first lines."""
+        """Return the name of the class that defines a method, and of classes that inherit it."""
         owner = definition.owner_name
-        if owner not in self._heirs:
-            classes, last = {owner}, {owner}
-            for _ in range(_MOST_GENERATIONS):
-                last = {name for parent in last for name in self._heirs_of(parent)} - classes
-                if not last or len(classes) > _MOST_CLASSES:
+        if owner not in self._descendants:
+            classes = {owner}
+            generation = {owner}
+            for _ in range(_MAX_GENERATIONS):
+                generation = {name for parent in generation for name in self._list_subclasses(parent)} - classes
+                if not generation or len(classes) > _MAX_CLASSES:
                     break
-                classes |= last
-            self._heirs[owner] = frozenset(classes - {""})
-        return self._heirs[owner]
+                classes |= generation
+            self._descendants[owner] = frozenset(classes - {""})
+        return self._descendants[owner]
 
-    def _heirs_of(self, parent: str) -> Iterator[str]:
+    def _list_subclasses(self, parent: str) -> Iterator[str]:
+        """Yield the names of the classes that name a parent in the line of their declaration."""
         for file in self._files.with_word(parent) if parent else ():
-            for symbol, kind, line, _ in file.declared:
-                name = symbol.rpartition(".")[2]
-                if kind in CLASSES and name != parent and re.search(rf"\b{re.escape(parent)}\b", file.text_of(line)):
+            for declaration in file.declarations:
+                name = declaration.symbol.rpartition(".")[2]
+                if declaration.kind not in CLASSES or name == parent:
+                    continue
+                if re.search(rf"\b{re.escape(parent)}\b", file.text_of(declaration.line)):
                     yield name
 
     def _is_module(self, receiver: str, file: CodeFile, definition: Definition) -> bool:
-        """Return True if the call names the module or namespace of a function."""
+        """Return True if a receiver names the module or namespace of a function."""
         if not receiver:
             return False
         parts = {*module_parts(definition.path), *definition.owner.split(".")}
@@ -126,11 +139,11 @@ class CallMatcher:
             return receiver in parts and (file.family != "python" or bool(file.imports))
         if imported.name and imported.name in parts:
             return True
-        return self._leads_to(imported, file, definition)
+        return self._may_import_from(imported, file, definition)
 
     def _is_near(self, site: CallSite, file: CodeFile, definition: Definition) -> bool:
-        """Return True if the call may mean a method: few types have the name, or the file names the
-        class.
+        """Return True if few types have a method of this name, or the file or the receiver names
+        the class.
         """
         if site.name.lower() not in _COMMON or file.path == definition.path:
             return True
@@ -140,18 +153,17 @@ class CallMatcher:
             _is_short_for(receiver, _plain_letters(name)) for name in classes
         )
 
-    # -- imports
-
-    def _leads_to(self, imported: Imported, file: CodeFile, definition: Definition) -> bool:
-        """Return True if an import may lead to the file of a definition."""
-        if not self.is_internal(imported, file):
+    def _may_import_from(self, imported: Imported, file: CodeFile, definition: Definition) -> bool:
+        """Return True if an import of a file may lead to the file of a definition."""
+        if not self._is_internal(imported, file):
             return False
-        last = _last_part(imported.module, file.path)
-        parts = module_parts(definition.path)
-        return not last or last in parts or file.family != "python" or imported.name != "*"
+        if file.family == "python" and imported.name == "*":
+            module = _last_part(imported.module, file.path)
+            return not module or module in module_parts(definition.path)
+        return True  # the file may re-export it
 
-    def is_internal(self, imported: Imported, file: CodeFile) -> bool:
-        """Return True if the text of an import names these files."""
+    def _is_internal(self, imported: Imported, file: CodeFile) -> bool:
+        """Return True if an import names files of the index, not a library."""
         module = imported.module
         if file.family == "python":
             return module.startswith(".") or module.partition(".")[0] in self._files.python_roots
@@ -178,15 +190,17 @@ def _plain_letters(name: str) -> str:
 
 def _is_short_for(receiver: str, name: str) -> bool:
     """Return True if a variable has the name of a class: `session`, or `ctx` for a context."""
-    if len(receiver) < _SHORTEST or not name:
+    if len(receiver) < _MIN_ABBREVIATION_LETTERS or not name:
         return False
     letters = iter(name)
     return name in receiver or all(letter in letters for letter in receiver)
 
 
 def _last_part(module: str, path: str) -> str:
-    """Return the last part of an import; for `.`, the folder of the file."""
+    """Return the last part of an imported module; for `.`, the folder of the importing file."""
     parts = [part for part in module.replace("/", ".").split(".") if part]
-    if parts:
-        return parts[-1] if parts[-1] not in ("js", "ts", "index", "mjs") or len(parts) == 1 else parts[-2]
-    return path.rpartition("/")[0].rpartition("/")[2]
+    if not parts:
+        return path.rpartition("/")[0].rpartition("/")[2]
+    if len(parts) > 1 and parts[-1] in ("js", "ts", "index", "mjs"):
+        return parts[-2]
+    return parts[-1]

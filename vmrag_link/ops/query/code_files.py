@@ -1,35 +1,35 @@
-"""The files of code in an index, and the definitions in them."""
+"""The files of code in an index, and the definitions in them.
+
+`relations` and `call_matching` use them. The text of a file is read from the index, and its
+declarations were stored when it was indexed. Everything else is computed when it is first used.
+A *family* is a group of languages that can call each other (`code.calls.FAMILY_OF`).
+"""
 
 from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cached_property
+from posixpath import basename, dirname
 from typing import NamedTuple
 
-from vmrag_link.code.calls import Imported, blank_comments, find_family, find_imports
+from vmrag_link.code.calls import CallSite, Imported, blank_comments, find_calls, find_family, find_imports
 from vmrag_link.code.grammars import CLASSES
-from vmrag_link.code.languages import VALUE_KINDS, detect_language
+from vmrag_link.code.languages import VALUE_KINDS, SymbolDeclaration, detect_language
 from vmrag_link.index import keywords
 from vmrag_link.index.reader import IndexReader
 from vmrag_link.models import parse_pieces
 from vmrag_link.retrieval.narrowed import NarrowedDocument, NarrowingFilter, SymbolFilter
 from vmrag_link.retrieval.narrowing import Narrowing
 
-Declared = tuple[str, str, int, int]
-"""Symbol, kind, first line and last line of a declaration."""
-
 _NAMED_OWNERS = frozenset(("javascript", "c", "ruby"))
 """Families in which the owner of a method may be declared in another file, or not at all."""
 
 
 class Definition(NamedTuple):
-    """A definition.
-
-    `owner`: the class, module or function around it, and its kind; empty at the top, or if the file
-    does not declare it. `signature`: the first line, in C.
-    """
+    """A declaration with its file and its owner."""
 
     collection: str
     path: str
@@ -38,8 +38,11 @@ class Definition(NamedTuple):
     line: int
     last_line: int
     signature: str
+    """The first line, in C; otherwise empty."""
     owner: str
+    """Symbol of the class, module or function around it; empty at the top of a file."""
     owner_kind: str
+    """Kind of the owner; empty if the file does not declare it."""
 
     @property
     def name(self) -> str:
@@ -95,114 +98,139 @@ class CodeFile:
         return frozenset(re.findall(r"[^\W\d]\w*", self.code))
 
     @cached_property
-    def declared(self) -> list[Declared]:
-        return [row for piece in parse_pieces(self.document) for row in piece.declared]
+    def declarations(self) -> list[SymbolDeclaration]:
+        return [SymbolDeclaration(*row) for piece in parse_pieces(self.document) for row in piece.declared]
 
     @cached_property
-    def line_starts(self) -> list[int]:
+    def declarations_by_name(self) -> Mapping[str, Sequence[SymbolDeclaration]]:
+        """The declarations by the last part of their symbol."""
+        by_name = defaultdict[str, list[SymbolDeclaration]](list)
+        for declaration in self.declarations:
+            by_name[declaration.symbol.rpartition(".")[2]].append(declaration)
+        return dict(by_name)
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        return self.text.split("\n")
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
         return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def line_of(self, offset: int) -> int:
-        return bisect.bisect_right(self.line_starts, offset)
+        return bisect.bisect_right(self._line_starts, offset)
 
     def text_of(self, line: int) -> str:
-        start = self.line_starts[line - 1]
-        return (
-            self.text[start:].partition("\n")[0]
-            if line == len(self.line_starts)
-            else self.text[start : self.line_starts[line] - 1]
-        )
+        return self._lines[line - 1]
 
-    def define_row(self, row: Declared) -> Definition:
-        symbol, kind, line, last_line = row
-        owner = symbol.rpartition(".")[0]
-        owner_kind = next((kind for name, kind, *_ in self.declared if name == owner), "") if owner else ""
-        signature = self.text_of(line).strip() if self.family == "c" else ""
+    def form_definition(self, declaration: SymbolDeclaration) -> Definition:
+        owner = declaration.symbol.rpartition(".")[0]
+        owner_kinds = (row.kind for row in self.declarations if owner and row.symbol == owner)
         return Definition(
             collection=self.collection,
             path=self.path,
-            symbol=symbol,
-            kind=kind,
-            line=line,
-            last_line=last_line,
-            signature=signature,
+            symbol=declaration.symbol,
+            kind=declaration.kind,
+            line=declaration.line,
+            last_line=declaration.last_line,
+            signature=self.text_of(declaration.line).strip() if self.family == "c" else "",
             owner=owner,
-            owner_kind=owner_kind,
+            owner_kind=next(owner_kinds, ""),
         )
 
-    def innermost_around(self, line: int) -> Declared:
-        """Return the innermost definition around a line, except values; else empty texts."""
-        inner: Declared = ("", "", 0, 0)
-        for row in self.declared:
-            is_value = row[1] in VALUE_KINDS or row[1] == "macro"
-            if row[2] <= line <= row[3] and not is_value and (not inner[0] or row[2] >= inner[2]):
-                inner = row
-        return inner
+    def innermost_around(self, line: int) -> SymbolDeclaration | None:
+        """Return the innermost declaration around a line, except values and macros."""
+        around = [
+            row
+            for row in self.declarations
+            if row.line <= line <= row.last_line and row.kind not in VALUE_KINDS and row.kind != "macro"
+        ]
+        return max(
+            reversed(around), key=lambda row: row.line, default=None
+        )  # of one line, the last is within the others
 
     def class_around(self, line: int) -> str:
-        """Return the name of the class around a line, without its parents."""
-        classes = [row for row in self.declared if row[1] in CLASSES and row[2] <= line <= row[3]]
-        symbol = (
-            max(classes, key=lambda row: row[2])[0] if classes else self.innermost_around(line)[0].rpartition(".")[0]
-        )
+        """Return the last part of the name of the class around a line; empty outside of classes.
+
+        If the file does not declare the class, a method names it: `Session` in `Session.refresh`.
+        """
+        classes = [row for row in self.declarations if row.kind in CLASSES and row.line <= line <= row.last_line]
+        if classes:
+            symbol = max(classes, key=lambda row: row.line).symbol
+        else:
+            inner = self.innermost_around(line)
+            symbol = inner.symbol.rpartition(".")[0] if inner else ""
         return symbol.rpartition(".")[2]
 
-    def declares_at(self, name: str, offset: int) -> bool:
+    def find_calls(self, names: Mapping[str, str]) -> Iterator[CallSite]:
+        """Yield the calls of some names, without definitions that look like calls.
+
+        `names`: as in `code.calls.find_calls`, the meaning of each name that this file uses.
+        """
+        for site in find_calls(self.code, self.language, names):
+            if not self._declares_at(site.name, site.start):
+                yield site
+
+    def _declares_at(self, name: str, offset: int) -> bool:
         """Return whether a name that looks like a call belongs to a definition.
 
         The line of a definition may begin above its name, for example with the type in C.
         """
-        line, named = self.line_of(offset), re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])")
-        for symbol, _, first, last in self.declared:
-            if symbol.rpartition(".")[2] != name or not first <= line <= last:
+        line = self.line_of(offset)
+        whole_name = re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])")
+        for declaration in self.declarations_by_name.get(name, ()):
+            if not declaration.line <= line <= declaration.last_line:
                 continue
-            start = named.search(self.code, self.line_starts[first - 1])
-            if line == first or (start and start.start() == offset):
+            first = whole_name.search(self.code, self._line_starts[declaration.line - 1])
+            if line == declaration.line or (first and first.start() == offset):
                 return True
         return False
 
     def declares_symbol(self, symbol: str) -> bool:
-        return any(name == symbol or name.endswith(f".{symbol}") for name, *_ in self.declared)
+        return any(row.symbol == symbol or row.symbol.endswith(f".{symbol}") for row in self.declarations)
 
 
 class CodeFiles:
-    """The files of some collections of an index that is open."""
+    """The files of some collections of code. Use them while the index is open."""
 
     def __init__(self, index: IndexReader, collections: Sequence[str]) -> None:
-        self._index, self._collections = index, collections
-        every = NarrowingFilter(Narrowing())
+        self._index = index
+        self._collections = collections
+        no_filter = NarrowingFilter(Narrowing())
         self._files = [
-            CodeFile(name, document, index) for name in collections for document in every.list_documents(index, name)
+            CodeFile(name, document, index)
+            for name in collections
+            for document in no_filter.list_documents(index, name)
         ]
         self._files.sort(key=lambda file: file.document.first)
-        self._firsts = [file.document.first for file in self._files]
+        self._first_rows = [file.document.first for file in self._files]
 
-    def with_word(self, word: str, *, names: bool = False) -> Iterator[CodeFile]:
-        """Return the files that contain a word. `names`: only files that declare it."""
+    def with_word(self, word: str, *, declared_only: bool = False) -> list[CodeFile]:
+        """Return the files that contain a word. `declared_only`: only files that declare it."""
         numbers = {
-            bisect.bisect_right(self._firsts, row) - 1
+            bisect.bisect_right(self._first_rows, row) - 1
             for terms in keywords.list_terms([word.lower()])
-            for row in self._index.find_rows_with_word(terms, self._collections, names=names)
+            for row in self._index.find_rows_with_word(terms, self._collections, names=declared_only)
         }
-        return (self._files[number] for number in sorted(numbers))
+        return [self._files[number] for number in sorted(numbers)]
 
-    def files_at(self, places: Collection[tuple[str, str]]) -> list[CodeFile]:
+    def files_at(self, keys: Container[tuple[str, str]]) -> list[CodeFile]:
         """Return the files with these collections and paths."""
-        return [file for file in self._files if (file.collection, file.path) in places]
+        return [file for file in self._files if (file.collection, file.path) in keys]
 
     def definitions_of(self, name: str) -> list[Definition]:
         """Return the definitions of a dotted name, in which `*` matches any letters."""
         symbol = SymbolFilter(name, within=False)
         return [
-            file.define_row(row)
+            file.form_definition(declaration)
             for file in self._files
             if symbol.may_be_in_metadata(file.document.metadata)
-            for row in file.declared
-            if symbol.accepts_symbol(row[0])
+            for declaration in file.declarations
+            if symbol.accepts_symbol(declaration.symbol)
         ]
 
     def declared_names(self) -> Iterator[str]:
-        return (row[0] for file in self._files for row in file.declared)
+        return (declaration.symbol for file in self._files for declaration in file.declarations)
 
     @cached_property
     def folders(self) -> frozenset[str]:
@@ -211,17 +239,17 @@ class CodeFiles:
 
     @cached_property
     def python_roots(self) -> frozenset[str]:
-        """The first parts of modules that are imported from these files."""
+        """First names of imports that may lead to these files: packages, modules and folders."""
         files = [file.path for file in self._files if file.family == "python"]
-        packages = {path.rpartition("/")[0] for path in files if path.rpartition("/")[2].startswith("__init__.")}
+        packages = {dirname(path) for path in files if basename(path).startswith("__init__.")}
         roots = set[str]()
         for path in files:
-            folder = path.rpartition("/")[0]
+            folder = dirname(path)
             if folder not in packages:
-                roots |= {module_parts(path)[-1], folder.rpartition("/")[2]}
-            while folder in packages and folder.rpartition("/")[0] in packages - {""}:
-                folder = folder.rpartition("/")[0]
-            roots |= {folder.rpartition("/")[2], *folder.split("/")[:1]}
+                roots |= {module_parts(path)[-1], basename(folder)}
+            while folder in packages and dirname(folder) in packages - {""}:
+                folder = dirname(folder)
+            roots |= {basename(folder), *folder.split("/")[:1]}
         return frozenset(roots - {""})
 
 
@@ -231,8 +259,3 @@ def module_parts(path: str) -> list[str]:
     stem = name.partition(".")[0]
     parts = folders.split("/") if folders else []
     return parts if parts and stem in ("__init__", "index", "mod", "lib", "main") else [*parts, stem]
-
-
-def definitions_among(files: Iterable[CodeFile], name: str) -> list[Definition]:
-    """Return the definitions in these files whose names end with this part."""
-    return [file.define_row(row) for file in files for row in file.declared if row[0].rpartition(".")[2] == name]

@@ -1,7 +1,7 @@
-"""Find callers and callees of a name by names and imports, without types.
+"""List the code that calls a name, or what its code calls (`vmrag query --callers`, `--callees`).
 
-The index returns the files that contain a word. Then the imports of these files decide which
-definition a call means.
+No types are known. The index returns the files that contain a word, `code.calls` finds the calls
+in them, and `CallMatcher` decides by names and imports which definition a call may mean.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from vmrag_link.code.calls import CallSite, find_calls, list_called_names
+from vmrag_link.code.calls import CallSite, list_called_names
+from vmrag_link.code.languages import SymbolDeclaration
 from vmrag_link.errors import UsageInvalid, closest, quoted
 from vmrag_link.index.reader import IndexReader, damage_errors
 from vmrag_link.models import Record
 from vmrag_link.ops.query.call_matching import CallMatcher
-from vmrag_link.ops.query.code_files import CodeFile, CodeFiles, Declared, Definition, definitions_among
+from vmrag_link.ops.query.code_files import CodeFile, CodeFiles, Definition
 from vmrag_link.ops.query.symbols import code_collections
 from vmrag_link.retrieval.narrowed import NarrowingFilter
 from vmrag_link.retrieval.narrowing import Narrowing, make_narrowing
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
 Relation = Literal["callers", "callees"]
 RELATIONS: tuple[Relation, ...] = ("callers", "callees")
 
-MOST_RELATED = 1_000
+MAX_RELATED = 1_000
 """Maximum number of callers or callees of one answer."""
 
-MOST_CALLS = 20
+MAX_CALL_LINES = 20
 """Maximum number of lines of one caller or callee."""
 
-_LONGEST_LINE = 200
+_MAX_LINE_CHARACTERS = 200
 
 
 class CallLine(Record, frozen=True):
@@ -50,37 +51,36 @@ class CallLine(Record, frozen=True):
 
 
 class RelatedCode(Record, frozen=True, omit_defaults=True):
-    """A caller, or the definition of a callee.
-
-    `symbol` and `kind`: empty for code outside of all definitions, whose lines are those of its
-    calls. `calls`: the lines that call, up to 20.
-    """
+    """A caller, or the definition of a callee."""
 
     path: str
     line: int
     last_line: int
     symbol: str
+    """Empty for code outside of all definitions. Its lines are then those of its calls."""
     kind: str
     collection: str
     calls: list[CallLine]
+    """The lines that call, up to `MAX_CALL_LINES`."""
     uncommitted: str = ""
+    """How the file differs from the commit; empty if it does not."""
 
 
 class RelationReport(Record, frozen=True):
-    """The callers or callees of a name.
-
-    `related`: sorted by path and line, up to 1,000. `left_out`: the number of further ones.
-    `definitions`: the number of definitions of the name.
-    """
+    """The callers or callees of a name."""
 
     name: str
     relation: Relation
     by: Literal["name"]
     definitions: int
+    """Number of definitions of the name."""
     related: list[RelatedCode]
+    """Sorted by path and line, up to `MAX_RELATED`."""
     left_out: int
+    """Number of callers or callees beyond `MAX_RELATED`."""
     kb: KbBlock
     notes: tuple[str, ...] = ()
+    """Why the answer is not from the pinned revision; empty if it is."""
 
 
 def list_related(
@@ -92,10 +92,10 @@ def list_related(
     among: Narrowing | None = None,
     at: RankedRevision | None = None,
 ) -> RelationReport:
-    """Return the callers or callees of a name.
+    """Return the callers or callees of a name (`Session.refresh`, or `refresh` of any class).
 
-    `among`: only those in these files. Raises `CollectionMissing`, and `UsageInvalid` if no code
-    defines the name.
+    `collections`: None for all collections of code. `among`: a filter for the callers or callees.
+    Raises `CollectionMissing`, and `UsageInvalid` if no code defines the name.
     """
     parsed = make_narrowing(symbols=[name])
     symbol = parsed.symbols[0] if parsed else ""
@@ -108,25 +108,24 @@ def list_related(
         names = code_collections(searcher, view, collections)
         uncommitted = view.sources.uncommitted if view.sources else {}
         with damage_errors(view.folder), IndexReader.open(view.folder, *view.more) as index:
-            code = CodeFiles(index, names)
-            definitions = code.definitions_of(symbol)
+            files = CodeFiles(index, names)
+            definitions = files.definitions_of(symbol)
             if not definitions:
-                raise _undefined_name(name, relation, closest(symbol, list(dict.fromkeys(code.declared_names()))))
+                raise _undefined_name(name, relation, closest(symbol, list(dict.fromkeys(files.declared_names()))))
             find = _find_callers if relation == "callers" else _find_callees
-            related = [row for row in find(code, definitions) if _is_among(row, among)]
-        related.sort(key=lambda row: (row.path, row.line, row.symbol, row.collection))
-        first_rows = [
-            _with_state(row, uncommitted.get(row.collection, {}).get(row.path, "")) for row in related[:MOST_RELATED]
-        ]
-        left_out, kb = len(related) - len(first_rows), find_view_origin(ws, view).kb
+            related = [code for code in find(files, definitions) if _passes_filter(code, among)]
+        related.sort(key=lambda code: (code.path, code.line, code.symbol, code.collection))
         return RelationReport(
             name=name,
             relation=relation,
             by="name",
             definitions=len(definitions),
-            related=first_rows,
-            left_out=left_out,
-            kb=kb,
+            related=[
+                replace(code, uncommitted=uncommitted.get(code.collection, {}).get(code.path, ""))
+                for code in related[:MAX_RELATED]
+            ],
+            left_out=max(0, len(related) - MAX_RELATED),
+            kb=find_view_origin(ws, view).kb,
             notes=view.notes,
         )
 
@@ -142,23 +141,24 @@ def _undefined_name(name: str, relation: Relation, similar: Sequence[str]) -> Us
     return UsageInvalid(f"no code here defines {name!r}", hint=hint, parameter=relation, value=name)
 
 
-def _is_among(row: RelatedCode, among: Narrowing | None) -> bool:
+def _passes_filter(code: RelatedCode, among: Narrowing | None) -> bool:
     if among is None:
         return True
     narrowed = NarrowingFilter(among)
-    is_named = narrowed.accepts_symbol(row.symbol, row.kind)
-    return is_named and narrowed.accepts_kind(is_code=True) and narrowed.accepts_file((row.path,), is_code=True)
+    return (
+        narrowed.accepts_symbol(code.symbol, code.kind)
+        and narrowed.accepts_kind(is_code=True)
+        and narrowed.accepts_file((code.path,), is_code=True)
+    )
 
 
-def _with_state(row: RelatedCode, uncommitted: str) -> RelatedCode:
-    return replace(row, uncommitted=uncommitted) if uncommitted else row
-
-
-# -- callers
+class _FileLine(NamedTuple):
+    file: CodeFile
+    line: int
 
 
 def _find_callers(files: CodeFiles, definitions: Sequence[Definition]) -> Iterator[RelatedCode]:
-    """Return the code that calls one of these definitions."""
+    """Yield the code that calls one of these definitions."""
     matcher = CallMatcher(files)
     by_name = defaultdict[str, list[Definition]](list)
     for definition in definitions:
@@ -166,68 +166,60 @@ def _find_callers(files: CodeFiles, definitions: Sequence[Definition]) -> Iterat
     candidates = dict.fromkeys(file for name in by_name for file in files.with_word(name))
     for file in candidates:
         names = {name: name for name in by_name}
-        names |= {alias: row.name for alias, row in file.imports.items() if row.name in by_name and "*" not in alias}
-        calls = defaultdict[Declared, list[int]](list)
-        for site in find_calls(file.code, file.language, names):
-            line = file.line_of(site.start)
-            if not file.declares_at(site.name, site.start) and any(
-                matcher.may_call(site, file, row) for row in by_name[site.name]
-            ):
-                calls[file.innermost_around(line)].append(line)
-        for row, lines in calls.items():
-            symbol, *_ = row
-            extent = row if symbol else ("", "", lines[0], lines[-1])
-            yield _relate_code(file, extent, [(file, line) for line in lines])
+        names |= {
+            alias: imported.name
+            for alias, imported in file.imports.items()
+            if imported.name in by_name and "*" not in alias
+        }
+        lines_by_caller = defaultdict[SymbolDeclaration | None, list[int]](list)
+        for site in file.find_calls(names):
+            if any(matcher.may_call(site, file, definition) for definition in by_name[site.name]):
+                line = file.line_of(site.start)
+                lines_by_caller[file.innermost_around(line)].append(line)
+        for caller, lines in lines_by_caller.items():
+            calls = [_FileLine(file, line) for line in lines]
+            yield _form_related(file, caller or SymbolDeclaration("", "", lines[0], lines[-1]), calls)
 
 
-def _relate_code(file: CodeFile, row: Declared, calls: Sequence[tuple[CodeFile, int]]) -> RelatedCode:
-    symbol, kind, line, last_line = row
+def _form_related(file: CodeFile, code: SymbolDeclaration, calls: Sequence[_FileLine]) -> RelatedCode:
     lines = [
-        CallLine(at.path, number, at.text_of(number).strip()[:_LONGEST_LINE]) for at, number in dict.fromkeys(calls)
+        CallLine(call.file.path, call.line, call.file.text_of(call.line).strip()[:_MAX_LINE_CHARACTERS])
+        for call in dict.fromkeys(calls)
     ]
     return RelatedCode(
         path=file.path,
-        line=line,
-        last_line=last_line,
-        symbol=symbol,
-        kind=kind,
+        line=code.line,
+        last_line=code.last_line,
+        symbol=code.symbol,
+        kind=code.kind,
         collection=file.collection,
-        calls=lines[:MOST_CALLS],
+        calls=lines[:MAX_CALL_LINES],
     )
 
 
-# -- callees
-
-
 def _find_callees(files: CodeFiles, definitions: Sequence[Definition]) -> Iterator[RelatedCode]:
-    """Return the definitions that the code of these definitions calls."""
+    """Yield the definitions that the code of these definitions calls."""
     matcher = CallMatcher(files)
-    calls = defaultdict[tuple[CodeFile, Declared], list[tuple[CodeFile, int]]](list)
-    for caller, sites in _calls_within(files, definitions).items():
-        for site in sites:
-            candidates = list(files.with_word(site.name, names=True))
-            for file in candidates:
-                for definition in definitions_among([file], site.name):
-                    row = (definition.symbol, definition.kind, definition.line, definition.last_line)
-                    if matcher.may_call(site, caller, definition):
-                        calls[file, row].append((caller, caller.line_of(site.start)))
-    yield from (_relate_code(file, row, lines) for (file, row), lines in calls.items())
+    calls_by_callee = defaultdict[tuple[CodeFile, SymbolDeclaration], list[_FileLine]](list)
+    for caller, site in _find_calls_within(files, definitions):
+        for file in files.with_word(site.name, declared_only=True):
+            for declaration in file.declarations_by_name.get(site.name, ()):
+                if matcher.may_call(site, caller, file.form_definition(declaration)):
+                    calls_by_callee[file, declaration].append(_FileLine(caller, caller.line_of(site.start)))
+    for (file, declaration), calls in calls_by_callee.items():
+        yield _form_related(file, declaration, calls)
 
 
-def _calls_within(files: CodeFiles, definitions: Sequence[Definition]) -> dict[CodeFile, list[CallSite]]:
-    """Return the calls in the code of some definitions, in their files."""
-    sites = defaultdict[CodeFile, list[CallSite]](list)
-    places = {(row.collection, row.path) for row in definitions}
-    for file in files.files_at(places):
-        spans = [
-            (row.line, row.last_line)
-            for row in definitions
-            if (row.collection, row.path) == (file.collection, file.path)
-        ]
+def _find_calls_within(files: CodeFiles, definitions: Sequence[Definition]) -> Iterator[tuple[CodeFile, CallSite]]:
+    """Yield the calls in the code of some definitions, each with its file."""
+    definitions_by_file = defaultdict[tuple[str, str], list[Definition]](list)
+    for definition in definitions:
+        definitions_by_file[definition.collection, definition.path].append(definition)
+    for file in files.files_at(definitions_by_file):
+        callers = definitions_by_file[file.collection, file.path]
         names = list_called_names(file.code, file.language)
-        names |= {alias: row.name for alias, row in file.imports.items() if alias in names and row.name}
-        for site in find_calls(file.code, file.language, names):
+        names |= {alias: imported.name for alias, imported in file.imports.items() if alias in names and imported.name}
+        for site in file.find_calls(names):
             line = file.line_of(site.start)
-            if any(first <= line <= last for first, last in spans) and not file.declares_at(site.name, site.start):
-                sites[file].append(site)
-    return sites
+            if any(caller.line <= line <= caller.last_line for caller in callers):
+                yield file, site
