@@ -224,7 +224,7 @@ def test_documents_can_be_read_again_and_each_keeps_a_share(project, monkeypatch
     for number in range(5):
         project.put(f"long{number}.md", f"word{number} " * 5000)
     project.record("long")
-    monkeypatch.setattr("vmrag_link.ops.report.gather._MAX_TOTAL", 25_000)
+    monkeypatch.setattr("vmrag_link.ops.report.gather._MAX_TOTAL_CHARACTERS", 25_000)
     with opened(project) as ws, gather_report(ws, NamedEnd("HEAD~1"), NamedEnd("HEAD")) as report:
         once, again = list(report.read_documents()), list(report.read_documents())
         assert once == again

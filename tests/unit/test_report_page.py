@@ -447,7 +447,7 @@ def test_renumbered_chunk_is_compared_with_the_next_of_its_document() -> None:
 
 def test_worst_of_many_queries_come_first_and_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(html, "MAX_SHOWN", 2)
-    monkeypatch.setattr(rankings, "PLACES", 3)
+    monkeypatch.setattr(rankings, "MAX_PLACES", 3)
     long = tuple(RankedChunk("c/d", chunk, 1.0) for chunk in range(8))
     plain = QueryChange("plain", 1, "ranking", long, long[::-1], "", "", (), ())
     worse = msgspec.structs.replace(plain, query="worse", missed_after=("c/d is not the first.",))

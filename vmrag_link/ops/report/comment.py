@@ -25,8 +25,12 @@ MARKER = "<!-- vmrag: what agents will be told -->"
 MAX_LINES = 60
 """Maximum number of lines of a comment."""
 
-_MAX_OPEN, _MAX_FOLDED, _MAX_NAMED, _MAX_DOCUMENTS, _MAX_MISSING = 5, 4, 3, 6, 5
-"""Maximum numbers of items of each kind. The comment has at most `MAX_LINES` lines in total."""
+# The maximum number of items of each kind. With them, a comment has at most `MAX_LINES` lines.
+_MAX_UNFOLDED_ANSWERS = 5
+_MAX_FOLDED_ANSWERS = 4
+_MAX_NAMES = 3
+_MAX_DOCUMENTS = 6
+_MAX_MISSING = 5
 
 
 def format_comment(
@@ -44,10 +48,11 @@ def format_comment(
     * `request`: what the host calls the pull request.
     * `pull`: the command that merges the base branch, for a conflict of the pins.
     """
+    parts: list[str] = []
     if not data.compared:
-        title, parts = "Could not compare answers", list[str]()
+        title = "Could not compare answers"
     elif data.pin_conflict and not data.has_changes:
-        title, parts = f"This {request} conflicts with its base branch", []
+        title = f"This {request} conflicts with its base branch"
     elif data.has_news:
         title = f"This {request} changes answers for agents"
         parts = [
@@ -60,17 +65,18 @@ def format_comment(
     else:
         title = f"This {request} no longer changes answers for agents"
         parts = [_format_summary(data), *_generate_listed(data)]
-    basis = (
-        ", ".join((f"As of {data.head[:12]}", *([format_link("see its run for details", run)] if run else []))) + "."
-    )
+    link = f", {format_link('see its run for details', run)}" if run else ""
+    basis = f"As of {data.head[:12]}{link}."
     if of_fork:
         basis += " The fork's workflow computed this, so it is not verified."
-    return (
-        "\n\n".join(
-            (f"{MARKER}\n### {title}", *parts, *_generate_pin_conflict(data, pull), *_generate_missing(data), basis)
-        )
-        + "\n"
+    paragraphs = (
+        f"{MARKER}\n### {title}",
+        *parts,
+        *_generate_pin_conflict(data, pull),
+        *_generate_missing(data),
+        basis,
     )
+    return "\n\n".join(paragraphs) + "\n"
 
 
 def _format_summary(data: CommentData) -> str:
@@ -91,16 +97,17 @@ def _format_questions(data: CommentData) -> str:
 
 
 def _generate_answers(data: CommentData) -> Iterator[str]:
-    first = [answer for answer in data.answers if not answer.below]
-    open_answers, folded = first[:_MAX_OPEN], [*first[_MAX_OPEN:], *(answer for answer in data.answers if answer.below)]
-    if open_answers:
-        yield "\n".join(line for answer in open_answers for line in _generate_answer_lines(answer))
+    important = [answer for answer in data.answers if not answer.below]
+    unfolded = important[:_MAX_UNFOLDED_ANSWERS]
+    folded = [*important[_MAX_UNFOLDED_ANSWERS:], *(answer for answer in data.answers if answer.below)]
+    if unfolded:
+        yield "\n".join(line for answer in unfolded for line in _generate_answer_lines(answer))
     if folded:
         lines = [
             f"- {format_code(answer.question)}, {_format_place(answer)}{_format_names(answer)}"
-            for answer in folded[:_MAX_FOLDED]
+            for answer in folded[:_MAX_FOLDED_ANSWERS]
         ]
-        more = data.total_answers - len(open_answers)
+        more = data.total_answers - len(unfolded)
         yield _fold_lines(plural(more, "more question"), lines, more)
 
 
@@ -126,32 +133,33 @@ def _format_chunk(chunk: CommentChunk | None) -> str:
 
 
 def _generate_listed(data: CommentData) -> Iterator[str]:
-    """Yield the new and the removed questions, in a line each."""
-    lines = [
-        f"- {kind} {plural(total, 'question').partition(' ')[2]}: {', '.join(map(format_code, questions[:_MAX_NAMED]))}"
-        f"{f' and {total - _MAX_NAMED} more' if total > _MAX_NAMED else ''}"
-        for kind, total, questions in (
-            ("new", data.questions_added, data.added),
-            ("removed", data.questions_removed, data.removed),
-        )
-        if questions
-    ]
-    yield from ["\n".join(lines)] if lines else []
+    """Yield a paragraph with a line for new questions and a line for removed ones."""
+    lines = []
+    for kind, total, questions in (
+        ("new", data.questions_added, data.added),
+        ("removed", data.questions_removed, data.removed),
+    ):
+        if questions:
+            noun = plural(total, "question").partition(" ")[2]
+            more = f" and {total - _MAX_NAMES} more" if total > _MAX_NAMES else ""
+            lines.append(f"- {kind} {noun}: {', '.join(map(format_code, questions[:_MAX_NAMES]))}{more}")
+    if lines:
+        yield "\n".join(lines)
 
 
 def _generate_notes(data: CommentData) -> Iterator[str]:
     if data.notes:
-        citations = [f"{format_code(note.name)} cites {format_code(note.place)}" for note in data.notes[:_MAX_NAMED]]
+        citations = [f"{format_code(note.name)} cites {format_code(note.place)}" for note in data.notes[:_MAX_NAMES]]
         more = data.notes_citing - len(citations)
         yield f"{count_citing_notes(data.notes_citing)}: {', '.join(citations)}{f' and {more} more' if more else ''}."
 
 
 def _generate_documents(data: CommentData) -> Iterator[str]:
     if data.documents:
-        lines = [
-            f"- {document.kind}: {f'{format_code(document.old_name)} → ' if document.old_name else ''}{format_code(document.name)}"
-            for document in data.documents[:_MAX_DOCUMENTS]
-        ]
+        lines = []
+        for document in data.documents[:_MAX_DOCUMENTS]:
+            old_name = f"{format_code(document.old_name)} → " if document.old_name else ""
+            lines.append(f"- {document.kind}: {old_name}{format_code(document.name)}")
         total = data.documents_changed.total
         yield _fold_lines(plural(total, "document"), lines, total)
 

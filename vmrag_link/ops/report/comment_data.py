@@ -36,18 +36,22 @@ MAX_BYTES = 370_000
 """Maximum size of the data: all texts with their maximum length, at four bytes for each character.
 """
 
-_KEPT, _LISTED = 50, 10
-"""Maximum numbers of items: answers, documents and missing things, and new or removed questions.
-
-The data always contain the total numbers.
+_MAX_ITEMS = 50
+"""Maximum number of answers, of documents and of missing things. The total numbers are also stored.
 """
 
-_NAME, _QUESTION, _EXCERPT, _BEFORE = 200, 200, 160, 40
-"""Maximum numbers of characters. `_BEFORE`: those of an excerpt before the first difference."""
+_MAX_LISTED = 10
+"""Maximum number of new questions, of removed ones and of notes."""
+
+_MAX_NAME_CHARACTERS = 200
+_MAX_QUESTION_CHARACTERS = 200
+_MAX_EXCERPT_CHARACTERS = 160
+_MAX_CONTEXT_CHARACTERS = 40
+"""Maximum number of characters of an excerpt before its first difference."""
 
 Hash = Annotated[str, Meta(pattern=rf"\A{COMMIT_NAME}\Z")]
-_Name = Annotated[str, Meta(max_length=_NAME)]
-_Question = Annotated[str, Meta(max_length=_QUESTION)]
+_Name = Annotated[str, Meta(max_length=_MAX_NAME_CHARACTERS)]
+_Question = Annotated[str, Meta(max_length=_MAX_QUESTION_CHARACTERS)]
 _Count = Annotated[int, Meta(ge=0, le=10**9)]
 _Number = Annotated[int, Meta(ge=1, le=2**53)]
 
@@ -56,7 +60,7 @@ class CommentChunk(Record, frozen=True, forbid_unknown_fields=True):
     """The chunk at a place of an answer. `text` begins near the first difference."""
 
     document: _Name
-    text: Annotated[str, Meta(max_length=_EXCERPT + 2)]
+    text: Annotated[str, Meta(max_length=_MAX_EXCERPT_CHARACTERS + 2)]
 
 
 class CommentAnswer(Record, frozen=True, forbid_unknown_fields=True):
@@ -112,17 +116,17 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
     """Number of answers that change only below their first place; the other ones are in
     `answers_changed`.
     """
-    answers: Annotated[tuple[CommentAnswer, ...], Meta(max_length=_KEPT)] = ()
+    answers: Annotated[tuple[CommentAnswer, ...], Meta(max_length=_MAX_ITEMS)] = ()
     questions_added: _Count = 0
-    added: Annotated[tuple[_Question, ...], Meta(max_length=_LISTED)] = ()
+    added: Annotated[tuple[_Question, ...], Meta(max_length=_MAX_LISTED)] = ()
     questions_removed: _Count = 0
-    removed: Annotated[tuple[_Question, ...], Meta(max_length=_LISTED)] = ()
+    removed: Annotated[tuple[_Question, ...], Meta(max_length=_MAX_LISTED)] = ()
     documents_changed: DocumentCounts = DocumentCounts()
-    documents: Annotated[tuple[CommentDocument, ...], Meta(max_length=_KEPT)] = ()
+    documents: Annotated[tuple[CommentDocument, ...], Meta(max_length=_MAX_ITEMS)] = ()
     notes_citing: _Count = 0
-    notes: Annotated[tuple[CommentNote, ...], Meta(max_length=_LISTED)] = ()
+    notes: Annotated[tuple[CommentNote, ...], Meta(max_length=_MAX_LISTED)] = ()
     things_missing: _Count = 0
-    missing: Annotated[tuple[MissingThing, ...], Meta(max_length=_KEPT)] = ()
+    missing: Annotated[tuple[MissingThing, ...], Meta(max_length=_MAX_ITEMS)] = ()
     pin_conflict: bool = False
     """True if git can merge all files except the pin."""
 
@@ -158,9 +162,6 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
             raise ValueError("more is listed than counted")
 
 
-# -- the data
-
-
 def build_comment_data(number: int, summary: ReportSummary, head: str) -> CommentData:
     """Build the data of a report.
 
@@ -175,25 +176,27 @@ def build_comment_data(number: int, summary: ReportSummary, head: str) -> Commen
         questions=None if queries.not_compared else queries.compared,
         answers_changed=queries.answered_otherwise,
         answers_below=queries.below,
-        answers=tuple(_build_answer(change, queries) for change in answers[:_KEPT]),
+        answers=tuple(_build_answer(change, queries) for change in answers[:_MAX_ITEMS]),
         questions_added=len(queries.added),
-        added=tuple(_cut_text(query.query, _QUESTION) for query in queries.added[:_LISTED]),
+        added=tuple(_cut_text(query.query, _MAX_QUESTION_CHARACTERS) for query in queries.added[:_MAX_LISTED]),
         questions_removed=len(queries.removed),
-        removed=tuple(_cut_text(query.query, _QUESTION) for query in queries.removed[:_LISTED]),
+        removed=tuple(_cut_text(query.query, _MAX_QUESTION_CHARACTERS) for query in queries.removed[:_MAX_LISTED]),
         documents_changed=summary.counts,
         documents=tuple(
             CommentDocument(
-                document.kind, _cut_text(name_document(document), _NAME), _cut_text(document.shown_old_name, _NAME)
+                document.kind,
+                _cut_text(name_document(document), _MAX_NAME_CHARACTERS),
+                _cut_text(document.shown_old_name, _MAX_NAME_CHARACTERS),
             )
-            for document in summary.documents[:_KEPT]
+            for document in summary.documents[:_MAX_ITEMS]
         ),
         notes_citing=len(summary.citing),
         notes=tuple(
-            CommentNote(_cut_text(note.path, _NAME), _cut_text(note.places[0], _NAME))
-            for note in summary.citing[:_LISTED]
+            CommentNote(_cut_text(note.path, _MAX_NAME_CHARACTERS), _cut_text(note.places[0], _MAX_NAME_CHARACTERS))
+            for note in summary.citing[:_MAX_LISTED]
         ),
         things_missing=len(missing),
-        missing=tuple(missing[:_KEPT]),
+        missing=tuple(missing[:_MAX_ITEMS]),
     )
 
 
@@ -220,16 +223,21 @@ def _list_missing(summary: ReportSummary) -> Iterator[MissingThing]:
         if finding.level == "error":
             yield MissingThing(finding.code, finding.commit)
     for name in dict.fromkeys(name for answer in summary.queries.answers for name in answer.missing):
-        yield MissingThing("EXPECTED", _cut_text(summary.queries.shown_name_of(name), _NAME))
+        yield MissingThing("EXPECTED", _cut_text(summary.queries.shown_name_of(name), _MAX_NAME_CHARACTERS))
 
 
 def _build_answer(change: AnswerChange, queries: ComparedQueries) -> CommentAnswer:
     before, after = (
-        excerpt and replace(excerpt, document=_cut_text(shorten_name(excerpt.document, queries), _NAME))
+        excerpt and replace(excerpt, document=_cut_text(shorten_name(excerpt.document, queries), _MAX_NAME_CHARACTERS))
         for excerpt in _cut_excerpts(change.before, change.after)
     )
     return CommentAnswer(
-        _cut_text(change.query, _QUESTION), change.place, before, after, lacks=bool(change.missing), below=change.below
+        _cut_text(change.query, _MAX_QUESTION_CHARACTERS),
+        change.place,
+        before,
+        after,
+        lacks=bool(change.missing),
+        below=change.below,
     )
 
 
@@ -243,7 +251,7 @@ def _cut_excerpts(
     start = 0
     if before and after and before.document == after.document and text_before != text_after:
         alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text_before, text_after, strict=False)))
-        start = max(0, alike - _BEFORE)
+        start = max(0, alike - _MAX_CONTEXT_CHARACTERS)
         start = text_before.find(" ", start, alike) + 1 or start if start else 0  # at a common word
     return _build_chunk(before, text_before, start), _build_chunk(after, text_after, start)
 
@@ -253,7 +261,7 @@ def _build_chunk(answer_chunk: AnswerText | None, text: str, start: int) -> Comm
 
 
 def _cut_excerpt(text: str, start: int) -> str:
-    return ("…" if start else "") + _cut_text(text[start:], _EXCERPT)
+    return ("…" if start else "") + _cut_text(text[start:], _MAX_EXCERPT_CHARACTERS)
 
 
 def _cut_text(text: str, max_characters: int) -> str:

@@ -1,14 +1,14 @@
-"""Collect the contents of a report of two places.
+"""Gather what a report contains: documents, collections, revisions and answers that differ.
 
-A report contains the revisions at its ends, the revisions that only one end contains, and the
-differences of each changed document, word by word and within limits.
+`ends` finds what is compared, and `records` defines the result. Differences of texts are word by
+word, and each has a limit, so that one document cannot displace the others.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Any
@@ -19,7 +19,8 @@ from vmrag_link import worddiff
 from vmrag_link.errors import GitError, IndexFailed, LimitExceeded
 from vmrag_link.index import view as views
 from vmrag_link.models import Document, HeaderChange, RevisionInfo
-from vmrag_link.ops.report.ends import ComparedPlace, ComparedPlaces, NamedEnd, compare_answers, find_places
+from vmrag_link.ops.report.answer_changes import compare_answers
+from vmrag_link.ops.report.ends import ComparedEnd, ComparedEnds, NamedEnd, find_ends
 from vmrag_link.ops.report.records import (
     DocumentCounts,
     DocumentKind,
@@ -57,10 +58,13 @@ _COMPARING = "comparing documents"
 _MAX_REVISIONS = 50
 """Maximum number of revisions that are listed with their messages."""
 
-_MAX_FIELD = 4_000
+_MAX_FIELD_CHARACTERS = 4_000
 """Maximum number of characters of a field's difference."""
 
-_MIN_DOCUMENT, _MAX_DOCUMENT, _MAX_TOTAL = 2_000, 100_000, 20_000_000
+_MIN_DOCUMENT_CHARACTERS = 2_000
+_MAX_DOCUMENT_CHARACTERS = 100_000
+_MAX_TOTAL_CHARACTERS = 20_000_000
+"""Limits of the differences of texts. With many documents, each has a share of the total."""
 
 
 def gather_report(
@@ -78,20 +82,20 @@ def gather_report(
     `past` is the number of commits before the head at which the answers to the golden queries are
     measured. If an answer needs an index, this builds it.
 
-    Raises `KnowledgeMoved`, and the errors of `find_places` and of the engine.
+    Raises `KnowledgeMoved`, and the errors of `find_ends` and of the engine.
     """
     if not ws.is_initialized:
         lazy_fetch.fetch_pinned(ws, insist=True)
     if ws.is_initialized:
         recover(ws)
-    places = find_places(ws, base, head)
+    ends = find_ends(ws, base, head)
     spool = Spool()
     try:
-        summary = _build_summary(ws, places, spool, findings)
-        if past and places.head.commit:
+        summary = _build_summary(ws, ends, spool, findings)
+        if past and ends.head.commit:
             from vmrag_link.ops.check.check_history import measure_history
 
-            summary = replace(summary, history=measure_history(ws, places.head.commit, limit=past))
+            summary = replace(summary, history=measure_history(ws, ends.head.commit, limit=past))
         return KnowledgeReport(summary, spool)
     except BaseException:
         spool.close()
@@ -99,37 +103,40 @@ def gather_report(
 
 
 def _build_summary(
-    ws: Workspace, places: ComparedPlaces, spool: Spool, findings: Sequence[PinFinding] | None
+    ws: Workspace, ends: ComparedEnds, spool: Spool, findings: Sequence[PinFinding] | None
 ) -> ReportSummary:
-    start, head = _known_place(ws, places.start), _known_place(ws, places.head)
+    """Compare the ends. The changed documents are added to the spool."""
+    start = _build_named_place(ws, ends.start)
+    head = _build_named_place(ws, ends.head)
     compared = between_places(ws, start, head, detail="names")
-    read = compared.texts
-    difference = with_moves(read, compared.diff)
-    lines = _spool_documents(ws, read, difference, spool, {*_list_files(start), *_list_files(head)})
-    citing, uncited = _find_citing_notes(ws, places, head)
-    queries = compare_answers(ws, places)  # before the sizes, because it may build an index
-    rows = _generate_collections(compared.collections)
-    verified = findings if findings is not None else _verify_commits(ws, places)
+    difference = with_moves(compared.texts, compared.diff)
+    lines = _spool_documents(ws, compared.texts, difference, spool, {*_list_files(start), *_list_files(head)})
+    citing, uncited = _find_citing_notes(ws, ends, head)
+    queries = compare_answers(ws, ends)  # before the sizes, because it may build an index
+    if findings is None:
+        findings = _verify_commits(ws, ends)
     return ReportSummary(
-        **_collect_revisions(ws, places),
+        **_collect_revisions(ws, ends),
         counts=_count_kinds(lines),
         words=word_diff.sum_words(lines),
-        size=_measure_size(ws, (start, head), lines),
-        collections=tuple(rows),
+        size=_measure_size(ws, start, head, lines),
+        collections=tuple(_build_collection(collection) for collection in compared.collections),
         documents=lines,
         files=difference.files,
         unread=difference.missing,
         queries=queries,
-        verified=verified is not None,
-        findings=tuple(verified or ()),
+        verified=findings is not None,
+        findings=tuple(findings or ()),
         citing=citing,
         uncited=uncited,
     )
 
 
-def _find_citing_notes(ws: Workspace, places: ComparedPlaces, head: NamedPlace) -> tuple[tuple[CitingNote, ...], str]:
+def _find_citing_notes(ws: Workspace, ends: ComparedEnds, head: NamedPlace) -> tuple[tuple[CitingNote, ...], str]:
     """Return the notes of the head that cite changed files, or why they could not be found."""
-    start, end, tree = places.start.commit, places.head.commit, head.tree
+    start = ends.start.commit
+    end = ends.head.commit
+    tree = head.tree
     if not (start and end and tree):
         return (), ""
     keys = [key for key in tree.files if (source := tree.find_source(key[0])) and source.write]
@@ -142,10 +149,11 @@ def _find_citing_notes(ws: Workspace, places: ComparedPlaces, head: NamedPlace) 
         return (), str(error)
 
 
-def _known_place(ws: Workspace, place: ComparedPlace) -> NamedPlace:
-    stored = [collection.name for collection in ws.engine.list_collections(place.revision)] if place.revision else ()
-    tree = source_tree.read_commit(ws, place.commit, stored=stored) if place.commit and place.names_sources else None
-    return NamedPlace(place.revision, tree, place.commit or "")
+def _build_named_place(ws: Workspace, end: ComparedEnd) -> NamedPlace:
+    """Return the stored documents and the files of sources at an end, for a diff."""
+    stored = [collection.name for collection in ws.engine.list_collections(end.revision)] if end.revision else ()
+    tree = source_tree.read_commit(ws, end.commit, stored=stored) if end.commit and end.names_sources else None
+    return NamedPlace(end.revision, tree, end.commit or "")
 
 
 def _list_files(place: NamedPlace) -> Iterable[Key]:
@@ -153,19 +161,26 @@ def _list_files(place: NamedPlace) -> Iterable[Key]:
 
 
 def _spool_documents(
-    ws: Workspace, read: DiffTexts, difference: Diff, spool: Spool, files: Container[Key]
+    ws: Workspace, texts: DiffTexts, difference: Diff, spool: Spool, files: Container[Key]
 ) -> tuple[DocumentLine, ...]:
     """Spool the changed documents one by one. The returned rows contain no texts.
 
     `files` contains the keys of documents that are files of the code.
     """
-    max_characters = _limit_document(len(difference.documents))
+    share = _MAX_TOTAL_CHARACTERS // max(1, len(difference.documents))
+    max_characters = max(_MIN_DOCUMENT_CHARACTERS, min(_MAX_DOCUMENT_CHARACTERS, share))
     lines = []
     names = printed_names(difference)
     with ws.progress.task(_COMPARING, len(difference.documents)) as task:
-        for number, sides in enumerate(diffs.read_sides(read, difference.documents), start=1):
+        for number, (change, before, after) in enumerate(diffs.read_sides(texts, difference.documents), start=1):
             document = _report_document(
-                number, *sides, names=names, is_file=sides[0].key in files, max_characters=max_characters
+                number,
+                change,
+                before,
+                after,
+                names=names,
+                is_file=change.key in files,
+                max_characters=max_characters,
             )
             spool.add(document)
             lines.append(build_document_line(document))
@@ -178,21 +193,21 @@ def _count_kinds(lines: Sequence[DocumentLine]) -> DocumentCounts:
     return DocumentCounts(kinds["added"], kinds["changed"], kinds["moved"], kinds["removed"])
 
 
-def _verify_commits(ws: Workspace, places: ComparedPlaces) -> Sequence[PinFinding] | None:
-    """Return the findings of `vmrag verify`; None if the places are not commits."""
-    base, head = places.base, places.head
-    if not (base.commit and head.commit):
+def _verify_commits(ws: Workspace, ends: ComparedEnds) -> Sequence[PinFinding] | None:
+    """Return the findings of `vmrag verify`; None if the ends are not commits."""
+    base = ends.base
+    if not (base.commit and ends.head.commit):
         return None
-    return verify_between(ws, base.commit, head.commit, base_name=base.name, ask=False).findings
+    return verify_between(ws, base.commit, ends.head.commit, base_name=base.name, ask=False).findings
 
 
-def _measure_size(ws: Workspace, places: Sequence[NamedPlace], lines: Sequence[DocumentLine]) -> KnowledgeSize:
-    counts = [_count_documents(ws, place) for place in places]
-    chunks = [_count_chunks(ws, place) for place in places]
+def _measure_size(ws: Workspace, start: NamedPlace, head: NamedPlace, lines: Sequence[DocumentLine]) -> KnowledgeSize:
+    chunks_before = _count_chunks(ws, start)
+    chunks_after = _count_chunks(ws, head)
     return KnowledgeSize(
-        documents=Growth(*counts),
+        documents=Growth(_count_documents(ws, start), _count_documents(ws, head)),
         characters=Growth(sum(line.characters.before for line in lines), sum(line.characters.after for line in lines)),
-        chunks=Growth(chunks[0], chunks[1]) if chunks[0] is not None and chunks[1] is not None else None,
+        chunks=Growth(chunks_before, chunks_after) if chunks_before is not None and chunks_after is not None else None,
     )
 
 
@@ -201,13 +216,16 @@ def _count_documents(ws: Workspace, place: NamedPlace) -> int:
     code.
     """
     stored = 0 if place.at is None else ws.engine.count_documents(place.at)
-    return stored + sum(not place.tree.is_code(key) for key in place.tree.files) if place.tree else stored
+    files = sum(not place.tree.is_code(key) for key in place.tree.files) if place.tree else 0
+    return stored + files
 
 
 def _count_chunks(ws: Workspace, place: NamedPlace) -> int | None:
     """Count the chunks of the index; None without a readable index, or if files are documents."""
-    if place.tree or not isinstance(place.at, str):
-        return None if place.tree else 0
+    if place.tree:
+        return None
+    if not isinstance(place.at, str):
+        return 0
     revision = place.at
     path = ws.views.view_path(revision)
     with ws.views.lock_for_reading(path):
@@ -217,25 +235,29 @@ def _count_chunks(ws: Workspace, place: NamedPlace) -> int | None:
     return None
 
 
-def _collect_revisions(ws: Workspace, places: ComparedPlaces) -> dict[str, Any]:
+def _collect_revisions(ws: Workspace, ends: ComparedEnds) -> dict[str, Any]:
     """Return the fields of `ReportSummary` from `base` to `missing`.
 
     The code commits of all revisions are looked up at once, because this reads the whole git
     history.
     """
-    base, start, head = (_list_reached(ws, place) for place in places)
-    gained, lost = _list_only_in(ws, places.head, start), _list_only_in(ws, places.start, head)
-    at_ends = [log.read_info(ws.engine, place.revision) for place in places if place.revision]
-    shown = {info.revision: info for info in chain(at_ends, gained[:_MAX_REVISIONS], lost[:_MAX_REVISIONS])}
-    code = [place.commit for place in places if place.commit]
+    base, start, head = (_list_reached(ws, end) for end in ends)
+    gained = _list_only_in(ws, ends.head, start)
+    lost = _list_only_in(ws, ends.start, head)
+    at_ends = [log.read_info(ws.engine, end.revision) for end in ends if end.revision]
+    listed = {info.revision: info for info in chain(at_ends, gained[:_MAX_REVISIONS], lost[:_MAX_REVISIONS])}
+    code = [end.commit for end in ends if end.commit]
     pinned_revisions = (
-        {revision.revision: revision for revision in log.add_pins(ws, shown.values(), also=code)} if shown else {}
+        {revision.revision: revision for revision in log.add_pins(ws, listed.values(), also=code)} if listed else {}
     )
     base_end, start_end, head_end = (
         ReportEnd(
-            place.name, place.commit, pinned_revisions[place.revision] if place.revision else None, place.names_sources
+            name=end.name,
+            commit=end.commit,
+            revision=pinned_revisions[end.revision] if end.revision else None,
+            files=end.names_sources,
         )
-        for place in places
+        for end in ends
     )
     return {
         "base": base_end,
@@ -247,27 +269,20 @@ def _collect_revisions(ws: Workspace, places: ComparedPlaces) -> dict[str, Any]:
     }
 
 
-def _list_reached(ws: Workspace, place: ComparedPlace) -> AbstractSet[str]:
-    return ws.engine.map_parents([place.revision]).keys() if place.revision else frozenset()
+def _list_reached(ws: Workspace, end: ComparedEnd) -> AbstractSet[str]:
+    """Return the revision of an end and all its ancestors."""
+    return ws.engine.map_parents([end.revision]).keys() if end.revision else frozenset()
 
 
-def _list_only_in(ws: Workspace, place: ComparedPlace, others: AbstractSet[str]) -> list[RevisionInfo]:
-    """Return the revisions that only this place contains, newest first."""
-    if not place.revision or place.revision in others:
+def _list_only_in(ws: Workspace, end: ComparedEnd, others: AbstractSet[str]) -> list[RevisionInfo]:
+    """Return the revisions that this end contains and `others` do not, newest first."""
+    if not end.revision or end.revision in others:
         return []
-    return list(log.list_revisions(ws.engine, [place.revision], log.list_hidden(ws.engine) | others))
+    return list(log.list_revisions(ws.engine, [end.revision], log.list_hidden(ws.engine) | others))
 
 
 def _build_revision_list(revisions: list[RevisionInfo], pinned_revisions: dict[str, PinnedRevision]) -> RevisionList:
     return RevisionList(tuple(pinned_revisions[info.revision] for info in revisions[:_MAX_REVISIONS]), len(revisions))
-
-
-def _limit_document(documents: int) -> int:
-    """Return the maximum number of characters of each document's difference.
-
-    With many documents it is lower, so that no document displaces another one.
-    """
-    return max(_MIN_DOCUMENT, min(_MAX_DOCUMENT, _MAX_TOTAL // max(1, documents)))
 
 
 def _report_document(
@@ -311,24 +326,23 @@ def build_document_line(document: ReportedDocument) -> DocumentLine:
     return DocumentLine(*(getattr(document, name) for name in DocumentLine.__struct_fields__))
 
 
-def _generate_collections(collections: Iterable[CollectionDiff]) -> Iterator[ReportedCollection]:
-    return (
-        ReportedCollection(collection.kind, collection.name, tuple(map(_build_field_change, collection.fields)))
-        for collection in collections
-    )
+def _build_collection(collection: CollectionDiff) -> ReportedCollection:
+    return ReportedCollection(collection.kind, collection.name, tuple(map(_build_field_change, collection.fields)))
 
 
 def _clip_pieces(pieces: Sequence[Piece], max_characters: int) -> TextChange:
     """Return at most `max_characters` of a difference, from its beginning."""
-    shown: list[Piece] = []
+    first_pieces: list[Piece] = []
     remaining = max_characters
-    for piece in pieces:
+    for number, piece in enumerate(pieces):
         if len(piece.text) > remaining:
-            rest = sum(len(piece.text) for piece in pieces[len(shown) :]) - remaining
-            return TextChange((*shown, Piece(piece.op, piece.text[:remaining])) if remaining else tuple(shown), rest)
-        shown.append(piece)
+            left_out = sum(len(rest.text) for rest in pieces[number:]) - remaining
+            if remaining:
+                first_pieces.append(Piece(piece.op, piece.text[:remaining]))
+            return TextChange(tuple(first_pieces), left_out)
+        first_pieces.append(piece)
         remaining -= len(piece.text)
-    return TextChange(tuple(shown))
+    return TextChange(tuple(first_pieces))
 
 
 def _classify_change(change: HeaderChange) -> DocumentKind:
@@ -340,9 +354,8 @@ def _classify_change(change: HeaderChange) -> DocumentKind:
 
 
 def _build_field_change(field: FieldDiff) -> FieldChange:
-    return FieldChange(
-        field.name, _clip_pieces(worddiff.cut_equal_text(worddiff.diff_words(field.before, field.after)), _MAX_FIELD)
-    )
+    pieces = worddiff.cut_equal_text(worddiff.diff_words(field.before, field.after))
+    return FieldChange(field.name, _clip_pieces(pieces, _MAX_FIELD_CHARACTERS))
 
 
 def _diff_whole_text(before: Document | None, after: Document | None) -> tuple[Piece, ...]:

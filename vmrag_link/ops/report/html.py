@@ -31,8 +31,9 @@ from vmrag_link.workspace.history.word_diff import hidden_suffix
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-OPEN, OPEN_WORDS = 30, 5_000
-"""Up to this many documents, with this many changed words in total, are displayed open."""
+MAX_OPEN_DOCUMENTS = 30
+MAX_OPEN_WORDS = 5_000
+"""Up to so many documents, with so many changed words in total, are displayed unfolded."""
 
 MAX_DOCUMENTS = 5_000
 """Maximum number of documents on a page. A browser needs seconds for more."""
@@ -40,15 +41,15 @@ MAX_DOCUMENTS = 5_000
 MAX_SHOWN = 200
 """Maximum number of queries, findings and collections on a page."""
 
-_BUFFERED = 32
+_BUFFERED_PIECES = 32
 """Number of pieces of the page that are passed on together."""
 
-_MESSAGE = 2_000
+_MAX_MESSAGE_CHARACTERS = 2_000
 """Maximum number of characters of a message, a query or a finding."""
 
 _BLOCKS = 5
 
-_COLLECTION = attrgetter("collection")
+_get_collection = attrgetter("collection")
 
 
 def require_jinja() -> None:
@@ -57,14 +58,14 @@ def require_jinja() -> None:
 
 
 def render_page(report: KnowledgeReport) -> Iterator[str]:
-    """Return the page in pieces, which are rendered when they are read. Memory contains the text of
-    one document.
+    """Return the page in pieces, which are rendered when they are read. Only the text of one
+    document is in memory at a time.
 
     Raises `IndexExtraMissing` if Jinja2 is not installed.
     """
     summary = report.summary
     groups = group_documents(summary.documents, MAX_DOCUMENTS)
-    few = len(summary.documents) <= OPEN
+    few = len(summary.documents) <= MAX_OPEN_DOCUMENTS
     queries = rankings.list_changed_rankings(summary.queries)
     stream = (
         _create_environment()
@@ -82,15 +83,15 @@ def render_page(report: KnowledgeReport) -> Iterator[str]:
             scores=rankings.list_changed_scores(summary.queries),
             answers=rankings.index_answers(summary.queries),
             shown=MAX_SHOWN,
-            places=rankings.PLACES,
+            places=rankings.MAX_PLACES,
             renamed=rankings.list_renames(summary),
             few=few,
-            open=few and summary.words.inserted + summary.words.deleted <= OPEN_WORDS,
+            open=few and summary.words.inserted + summary.words.deleted <= MAX_OPEN_WORDS,
             same_in_terminal=f"vmrag diff {shlex.quote(f'{summary.base.name}...{summary.head.name}')}",
             plot=_draw_plot(summary),
         )
     )
-    stream.enable_buffering(_BUFFERED)
+    stream.enable_buffering(_BUFFERED_PIECES)
     return stream
 
 
@@ -110,7 +111,7 @@ def group_documents(documents: Sequence[DocumentLine], limit: int) -> list[Group
     If there are more than `limit`, each collection has a share of the page. Large collections get
     what small ones do not need.
     """
-    by_name = [(name, list(lines)) for name, lines in groupby(documents, _COLLECTION)]
+    by_name = [(name, list(lines)) for name, lines in groupby(documents, _get_collection)]
     share = compute_fair_share([len(lines) for _, lines in by_name], limit)
     return [
         Group(number, name, lines[:share], len(lines[share:])) for number, (name, lines) in enumerate(by_name, start=1)
@@ -121,7 +122,7 @@ def _generate_sections(
     groups: Sequence[Group], documents: Iterator[ReportedDocument]
 ) -> Iterator[tuple[Group, Iterator[ReportedDocument]]]:
     """Yield the groups with their documents, which are read on iteration."""
-    for group, (_, documents_of_group) in zip(groups, groupby(documents, _COLLECTION), strict=True):
+    for group, (_, documents_of_group) in zip(groups, groupby(documents, _get_collection), strict=True):
         yield group, islice(documents_of_group, len(group.lines))
 
 
@@ -215,7 +216,7 @@ def _make_visible(value: Any) -> Any:
 
 def _shorten_text(text: str) -> str:
     """Shorten a text that should be short, such as a message or a query."""
-    return text if len(text) <= _MESSAGE else f"{text[:_MESSAGE]}…"
+    return text if len(text) <= _MAX_MESSAGE_CHARACTERS else f"{text[:_MAX_MESSAGE_CHARACTERS]}…"
 
 
 def _format_signed(number: int) -> str:

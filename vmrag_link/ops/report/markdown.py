@@ -1,7 +1,7 @@
 """Format a report as Markdown for a job's summary, with escaped texts and within a size limit.
 
-Every part has a share of the size, and so has every row or document of a part. A shortened part
-contains a note.
+Every part has a share of the size, and so has every row or document of a part. `room` is always the
+number of bytes of this share. A shortened part names the omitted rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vmrag_link.markdown_text import (
     format_table,
 )
 from vmrag_link.ops.report.rankings import (
-    PLACES,
+    MAX_PLACES,
     build_rank_rows,
     index_answers,
     list_changed_rankings,
@@ -65,18 +65,18 @@ _SHARES = {
 }
 """The maximum share of each part. Texts get the rest."""
 
-_LEAST = 300
+_MIN_DOCUMENT_BYTES = 300
 """Minimum number of bytes for the text of a document. Documents with less space are only listed."""
 
-_NOTE = 400
-"""Number of bytes for the sentence about these documents."""
+_SKIPPED_BYTES = 400
+"""Number of bytes for the sentence about the documents that are only listed."""
 
 _ELSEWHERE = "are on the page of 'vmrag report --html'"
 
-_REST = 60
-"""Number of bytes for the note about the rest of a document."""
+_REST_BYTES = 60
+"""Number of bytes for the remark about the rest of a document."""
 
-_SENTENCE = 500
+_MAX_SENTENCE_CHARACTERS = 500
 """Maximum number of characters of a sentence that contains a name."""
 
 _TAGS = {"insert": "ins", "delete": "del"}
@@ -88,7 +88,7 @@ def format_markdown(report: KnowledgeReport, *, limit: int = MAX_BYTES) -> str:
     Raises the errors of `KnowledgeReport.read_documents`.
     """
     summary = report.summary
-    room = {name: int(limit * share) for name, share in _SHARES.items()}
+    room = {part: int(limit * share) for part, share in _SHARES.items()}
     parts = [
         _format_head(summary, room["facts"]),
         _format_findings(summary, room["findings"]),
@@ -111,13 +111,11 @@ def _format_head(summary: ReportSummary, room: int) -> str:
         ("Characters", f"{summary.size.characters.grown:+,}"),
         ("Words", _format_words(summary.words)),
         *((f"Files of {file.collection} that differ", f"{file.total:,}") for file in summary.files),
-        *([("Chunks", format_growth(summary.size.chunks))] if summary.size.chunks else []),
-        *(
-            [("Golden queries", f"{summary.queries.not_compared} {summary.queries.hint}")]
-            if summary.queries.not_compared
-            else []
-        ),
     ]
+    if summary.size.chunks:
+        rows.append(("Chunks", format_growth(summary.size.chunks)))
+    if summary.queries.not_compared:
+        rows.append(("Golden queries", f"{summary.queries.not_compared} {summary.queries.hint}"))
     sentences = "".join(
         f"{escape_paragraph(_shorten_sentence(sentence))}\n\n" for sentence in (*others, describe_basis(summary))
     )
@@ -178,17 +176,20 @@ def _format_rankings(
     query: QueryChange, answer: AnswerChange | None, names: Mapping[str, str], queries: ComparedQueries
 ) -> tuple[str, str]:
     rows = build_rank_rows(query, names)
-    before = (_format_place(row.place, row.before, "gone" if row.gone else "", queries) for row in rows if row.before)
-    after = (_format_place(row.place, row.after, row.mark, queries) for row in rows if row.after)
-    differs = filter(None, [name_differing_text(answer, queries)])
-    return (
-        "\n".join(
-            (*_generate_lacks(query.problem_before, query.missed_before), *before, *_generate_rest(query.before))
-        ),
-        "\n".join(
-            (*_generate_lacks(query.problem_after, query.missed_after), *differs, *after, *_generate_rest(query.after))
-        ),
-    )
+    before = [
+        query.problem_before,
+        *query.missed_before,
+        *(_format_place(row.place, row.before, "gone" if row.gone else "", queries) for row in rows if row.before),
+        _format_rest_of_ranking(query.before),
+    ]
+    after = [
+        query.problem_after,
+        *query.missed_after,
+        name_differing_text(answer, queries),
+        *(_format_place(row.place, row.after, row.mark, queries) for row in rows if row.after),
+        _format_rest_of_ranking(query.after),
+    ]
+    return "\n".join(filter(None, before)), "\n".join(filter(None, after))
 
 
 def _format_place(place: int, chunk: RankedChunk, mark: str, queries: ComparedQueries) -> str:
@@ -196,14 +197,8 @@ def _format_place(place: int, chunk: RankedChunk, mark: str, queries: ComparedQu
     return f"{place}. {shorten_name(chunk.document, queries)} #{chunk.chunk} ({chunk.score:g}){suffix}"
 
 
-def _generate_lacks(problem: str, missed: Sequence[str]) -> Iterator[str]:
-    yield from [problem] if problem else []
-    yield from missed
-
-
-def _generate_rest(ranking: Sequence[RankedChunk]) -> Iterator[str]:
-    if len(ranking) > PLACES:
-        yield f"and {plural(len(ranking) - PLACES, 'more place')}"
+def _format_rest_of_ranking(ranking: Sequence[RankedChunk]) -> str:
+    return f"and {plural(len(ranking) - MAX_PLACES, 'more place')}" if len(ranking) > MAX_PLACES else ""
 
 
 def _format_collections(summary: ReportSummary, room: int) -> str:
@@ -250,14 +245,16 @@ def _format_table(
 def _generate_texts(report: KnowledgeReport, room: int) -> Iterator[str]:
     """Yield the documents with differences, each with its fair share of the space."""
     heading = "### Differences\n\n"
-    room -= len(heading) + _NOTE
-    sizes = [len(shown.encode()) for document in report.read_documents() if (shown := _format_details(document, room))]
+    room -= len(heading) + _SKIPPED_BYTES
+    whole_texts = (_format_details(document, room) for document in report.read_documents())
+    sizes = [len(text.encode()) for text in whole_texts if text]
     if not sizes:
         return
-    fits = min(len(sizes), room // _LEAST)
+    fits = min(len(sizes), room // _MIN_DOCUMENT_BYTES)
     share = compute_fair_share(sizes[:fits], room)
     yield heading
-    yield from islice(filter(None, (_format_details(document, share) for document in report.read_documents())), fits)
+    shortened_texts = (_format_details(document, share) for document in report.read_documents())
+    yield from islice(filter(None, shortened_texts), fits)
     if fits < len(sizes):
         rest = f"The differences of {plural(len(sizes) - fits, 'more document')} do not fit here"
         yield f"{escape_markdown(f'{rest}. They {_ELSEWHERE}.')}\n"
@@ -269,19 +266,21 @@ def _format_details(document: ReportedDocument, room: int) -> str:
     if not stretches:
         return ""
     name = cut_to_bytes(_format_name(document), room // 3)
-    before, after = f"<details><summary>{document.kind} {escape_markdown(name)}</summary><p>", "</p></details>\n\n"
-    remaining = room - len((before + after).encode()) - _REST
-    shown: list[str] = []
+    before = f"<details><summary>{document.kind} {escape_markdown(name)}</summary><p>"
+    after = "</p></details>\n\n"
+    remaining = room - len((before + after).encode()) - _REST_BYTES
+    left_out = document.text.left_out
+    parts: list[str] = []
     for number, (op, string) in enumerate(stretches):
-        if len(string) > remaining or len((marked := _mark_text(op, string)).encode()) > remaining:
-            kept = cut_to_bytes(string, remaining - len(_mark_text(op, "")))
-            unshown = sum(len(stretch) for _, stretch in stretches[number:]) - len(kept)
-            return "".join(
-                (before, *shown, _mark_text(op, kept), _format_rest(document.text.left_out + unshown), after)
-            )
-        shown.append(marked)
-        remaining -= len(marked.encode())
-    return "".join((before, *shown, _format_rest(document.text.left_out), after))
+        size = len(_mark_text(op, string).encode()) if len(string) <= remaining else len(string)
+        if size > remaining:
+            beginning = cut_to_bytes(string, remaining - len(_mark_text(op, "")))
+            parts.append(_mark_text(op, beginning))
+            left_out += sum(len(stretch) for _, stretch in stretches[number:]) - len(beginning)
+            break
+        parts.append(_mark_text(op, string))
+        remaining -= size
+    return "".join((before, *parts, _format_rest(left_out), after))
 
 
 def _generate_stretches(document: ReportedDocument) -> Iterator[tuple[Op, str]]:
@@ -306,4 +305,4 @@ def _format_left_out(change: TextChange) -> str:
 
 
 def _shorten_sentence(sentence: str) -> str:
-    return sentence if len(sentence) <= _SENTENCE else f"{sentence[:_SENTENCE]}…"
+    return sentence if len(sentence) <= _MAX_SENTENCE_CHARACTERS else f"{sentence[:_MAX_SENTENCE_CHARACTERS]}…"

@@ -9,10 +9,15 @@ from collections.abc import Iterator, Sequence
 
 from vmrag_link.ops.check.thresholds import CommitQuality, GoldenMetrics, QualityHistory
 
-WIDTH, HEIGHT = 720, 200
-_LEFT, _RIGHT, _TOP, _BOTTOM = 34, 12, 12, 22
-_DOT = 3
-_LINES = ("mrr", "ndcg", "recall")
+WIDTH = 720
+HEIGHT = 200
+_LEFT_MARGIN = 34
+_RIGHT_MARGIN = 12
+_TOP_MARGIN = 12
+_BOTTOM_MARGIN = 22
+_DOT_RADIUS = 3
+_MEASURES = ("mrr", "ndcg", "recall")
+"""Fields of `GoldenMetrics`, each drawn as a line."""
 
 
 def draw_history(history: QualityHistory) -> str:
@@ -31,17 +36,17 @@ def _draw_parts(commits: Sequence[CommitQuality]) -> Iterator[str]:
     yield f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="plot-title">'
     yield f'<title id="plot-title">Quality of the answers over {len(commits)} commits</title>'
     for share in (0, 0.5, 1):
-        height = _place_down(share)
-        yield f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{height}" y2="{height}"/>'
-        yield f'<text class="tick" x="{_LEFT - 6}" y="{height + 4}">{share:g}</text>'
+        y = _compute_y(share)
+        yield f'<line class="grid" x1="{_LEFT_MARGIN}" x2="{WIDTH - _RIGHT_MARGIN}" y1="{y}" y2="{y}"/>'
+        yield f'<text class="tick" x="{_LEFT_MARGIN - 6}" y="{y + 4}">{share:g}</text>'
     for run in _list_runs(commits):
         yield _draw_band(run, len(commits))
-    for name in _LINES:
+    for name in _MEASURES:
         for run in _list_runs(commits):
-            points = [(_place_across(at, len(commits)), _place_down(getattr(metrics, name))) for at, metrics in run]
-            path = " ".join(f"{point},{top}" for point, top in points)
+            points = [(_compute_x(at, len(commits)), _compute_y(getattr(metrics, name))) for at, metrics in run]
+            path = " ".join(f"{x},{y}" for x, y in points)
             yield f'<polyline class="{name}" points="{path}"/>'
-            yield from (f'<circle class="{name}" cx="{point}" cy="{top}" r="{_DOT}"/>' for point, top in points)
+            yield from (f'<circle class="{name}" cx="{x}" cy="{y}" r="{_DOT_RADIUS}"/>' for x, y in points)
     yield "</svg>"
 
 
@@ -59,16 +64,16 @@ def _list_runs(commits: Sequence[CommitQuality]) -> Iterator[list[tuple[int, Gol
 
 
 def _draw_band(run: Sequence[tuple[int, GoldenMetrics]], count: int) -> str:
-    above = [(_place_across(at, count), _place_down(metrics.ndcg_interval[1])) for at, metrics in run]
-    below = [(_place_across(at, count), _place_down(metrics.ndcg_interval[0])) for at, metrics in reversed(run)]
+    above = [(_compute_x(at, count), _compute_y(metrics.ndcg_interval[1])) for at, metrics in run]
+    below = [(_compute_x(at, count), _compute_y(metrics.ndcg_interval[0])) for at, metrics in reversed(run)]
     corners = " ".join(f"{x},{y}" for x, y in above + below)
     return f'<polygon class="band" points="{corners}"/>'
 
 
-def _place_across(at: int, count: int) -> float:
-    width = WIDTH - _LEFT - _RIGHT
-    return round(_LEFT + (width * at / (count - 1) if count > 1 else width / 2), 1)
+def _compute_x(at: int, count: int) -> float:
+    width = WIDTH - _LEFT_MARGIN - _RIGHT_MARGIN
+    return round(_LEFT_MARGIN + (width * at / (count - 1) if count > 1 else width / 2), 1)
 
 
-def _place_down(share: float) -> float:
-    return round(_TOP + (HEIGHT - _TOP - _BOTTOM) * (1 - share), 1)
+def _compute_y(share: float) -> float:
+    return round(_TOP_MARGIN + (HEIGHT - _TOP_MARGIN - _BOTTOM_MARGIN) * (1 - share), 1)

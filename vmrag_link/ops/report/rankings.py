@@ -1,9 +1,12 @@
-"""Select the changed golden queries of a report, the worst first, and compare both rankings of one,
-place by place.
+"""Select the changed golden queries of a report, and compare both rankings of a query.
+
+A *ranking* is the list of chunks that answer a query, and a *place* is a position in it, from 1.
+Markdown and HTML use this.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Mapping
 from itertools import zip_longest
 from typing import NamedTuple
@@ -12,7 +15,7 @@ from vmrag_link.errors import shortened
 from vmrag_link.golden.queries import RankedChunk
 from vmrag_link.ops.report.records import OPAQUE, AnswerChange, ComparedQueries, QueryChange, ReportSummary
 
-PLACES = 20
+MAX_PLACES = 20
 """Maximum number of displayed places of a ranking; `k` may be 1,000."""
 
 
@@ -58,8 +61,10 @@ def _rank_severity(answer: AnswerChange | None) -> tuple[bool, bool]:
 
 def name_differing_text(answer: AnswerChange | None, queries: ComparedQueries) -> str:
     """Name the document with a different text at the same place, if a ranking does not show it."""
-    before, after = (answer.before, answer.after) if answer else (None, None)
-    if not (answer and before and after) or before.document != after.document or before.text == after.text:
+    if not (answer and answer.before and answer.after):
+        return ""
+    before, after = answer.before, answer.after
+    if before.document != after.document or before.text == after.text:
         return ""
     return f"{shorten_name(after.document, queries)} has a different text at place {answer.place}."
 
@@ -130,15 +135,16 @@ def list_renames(summary: ReportSummary) -> dict[str, str]:
 
 
 def build_rank_rows(query: QueryChange, renamed: Mapping[str, str]) -> list[RankRow]:
-    """Return the first `PLACES` places of both rankings side by side. `renamed` contains new names
-    of moved documents.
+    """Return the first `MAX_PLACES` places of both rankings side by side.
+
+    `renamed` contains the new names of moved documents.
 
     The chunks of a document get other numbers when it grows at its beginning. So a chunk without a
     counterpart of the same number is compared with the next chunk of its document.
     """
     previous_places = _match_places(query, renamed)
     kept_places = {previous.place for previous in previous_places.values()}
-    chunk_pairs = zip_longest(query.before[:PLACES], query.after[:PLACES])
+    chunk_pairs = zip_longest(query.before[:MAX_PLACES], query.after[:MAX_PLACES])
     return [
         RankRow(
             place=place,
@@ -158,18 +164,16 @@ def _count_removed(previous: PreviousPlace | None, kept_places: Container[int]) 
 
 def _match_places(query: QueryChange, renamed: Mapping[str, str]) -> dict[int, PreviousPlace]:
     """Return the previous place of each place in the new ranking."""
-    old = {
-        place: (renamed.get(chunk.document, chunk.document), chunk.chunk) for place, chunk in enumerate(query.before, 1)
-    }
-    new = {place: (chunk.document, chunk.chunk) for place, chunk in enumerate(query.after, 1)}
     matches: dict[int, PreviousPlace] = {}
-    for same_chunk in (True, False):
-        waiting: dict[object, list[int]] = {}
-        for place, key in old.items():
-            waiting.setdefault(key if same_chunk else key[0], []).append(place)
-        for place, key in new.items():
-            if place not in matches and (places := waiting.get(key if same_chunk else key[0])):
-                matches[place] = PreviousPlace(places.pop(0), same_chunk)
+    for same_chunk in (True, False):  # then another chunk of the same document
         matched_places = {previous.place for previous in matches.values()}
-        old = {place: key for place, key in old.items() if place not in matched_places}
+        free_places = defaultdict[tuple[str, int | None], list[int]](list)
+        for place, chunk in enumerate(query.before, 1):
+            if place not in matched_places:
+                name = renamed.get(chunk.document, chunk.document)
+                free_places[name, chunk.chunk if same_chunk else None].append(place)
+        for place, chunk in enumerate(query.after, 1):
+            places = free_places[chunk.document, chunk.chunk if same_chunk else None]
+            if places and place not in matches:
+                matches[place] = PreviousPlace(places.pop(0), same_chunk)
     return matches

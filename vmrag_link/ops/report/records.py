@@ -1,8 +1,8 @@
-"""The contents of a report of two places: facts in a `ReportSummary`, and a `ReportedDocument` for
-each change.
+"""The contents of a report, which compares two ends: git commits or revisions.
 
-All texts in them may be untrusted: names, titles, messages, documents. Nothing is escaped here. The
-documents of a report are read one by one, and can be read repeatedly.
+A `KnowledgeReport` has facts in a `ReportSummary`, and a `ReportedDocument` for each change, which
+are read one by one. All texts may be untrusted: names, titles, messages, documents. Nothing is
+escaped here; each format (terminal, Markdown, HTML) does it.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ KINDS: tuple[DocumentKind, ...] = ("added", "changed", "moved", "removed")
 OPAQUE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
 """Ids without a meaning for people, such as those of libraries, issue logs and agents."""
 
-_IN_MEMORY = 8 * 1024 * 1024
+_MAX_MEMORY_BYTES = 8 * 1024 * 1024
 """Maximum number of bytes of documents in memory. The others are in a file without a name."""
 
-_LENGTH = 8
+_LENGTH_BYTES = 8
+"""Size of the number before each document in the file: the length of the document."""
 
 
 class ReportEnd(Record, frozen=True):
-    """A place of the comparison, by the `name` that the user gave."""
+    """An end of the comparison, by the `name` that the user gave."""
 
     name: str
     commit: str | None
@@ -73,7 +74,7 @@ class Growth(Record, frozen=True):
 
 
 class KnowledgeSize(Record, frozen=True):
-    """The size of the knowledge base at both places."""
+    """The size of the knowledge base at both ends."""
 
     documents: Growth
     """Number of all documents, including files that are documents."""
@@ -235,7 +236,7 @@ class ListedQuery(Record, frozen=True):
 
 
 class ComparedQueries(Record, frozen=True):
-    """The golden queries at both places."""
+    """The golden queries at both ends."""
 
     file: str
     total: int = 0
@@ -253,7 +254,7 @@ class ComparedQueries(Record, frozen=True):
     answers: tuple[AnswerChange, ...] = ()
     """The changed answers. The ranking may be equal, because it identifies chunks by number."""
     added: tuple[ListedQuery, ...] = ()
-    """Queries that only the head's file has. They are not compared. Empty if one place is a
+    """Queries that only the head's file has. They are not compared. Empty if one end is a
     revision, which has no files.
     """
     removed: tuple[ListedQuery, ...] = ()
@@ -311,7 +312,7 @@ class ReportSummary(Record, frozen=True):
     """Sorted by name."""
     queries: ComparedQueries
     verified: bool
-    """False if the places are not git commits, so that nothing was verified."""
+    """False if the ends are not git commits, so that nothing was verified."""
     findings: tuple[PinFinding, ...]
     """The findings of `vmrag verify` about the commits in between."""
     files: tuple[FileCounts, ...] = ()
@@ -339,25 +340,25 @@ class FullReport(Record, frozen=True):
 
 
 class Spool:
-    """Stores reported documents one after another."""
+    """A temporary file of reported documents. Add all of them before you read them."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  it lives as long as the report
+        self._file = tempfile.SpooledTemporaryFile(_MAX_MEMORY_BYTES)  # noqa: SIM115  it lives as long as the report
 
     def add(self, document: ReportedDocument) -> None:
         data = msgspec.json.encode(document)
-        self._file.write(len(data).to_bytes(_LENGTH) + data)
+        self._file.write(len(data).to_bytes(_LENGTH_BYTES) + data)
 
     def read(self) -> Iterator[ReportedDocument]:
         """Yield the documents in their order, each time from the first."""
-        at = 0
+        position = 0  # kept here, because several readers may be active
         while True:
-            self._file.seek(at)
-            length = int.from_bytes(self._file.read(_LENGTH))
+            self._file.seek(position)
+            length = int.from_bytes(self._file.read(_LENGTH_BYTES))
             if not length:
                 return
             data = self._file.read(length)
-            at = self._file.tell()
+            position = self._file.tell()
             yield msgspec.json.decode(data, type=ReportedDocument)
 
     def close(self) -> None:
@@ -367,7 +368,7 @@ class Spool:
 class KnowledgeReport:
     """A report with its facts in `summary`, and with documents that are read on demand.
 
-    Its memory use does not depend on the texts. Close it.
+    Its memory use does not depend on the texts. Use it as a context manager, which closes it.
     """
 
     def __init__(self, summary: ReportSummary, spool: Spool) -> None:

@@ -1,7 +1,7 @@
 """Texts of a report that are the same in the terminal, in Markdown and in HTML.
 
-These are the names of ends, revisions and sizes, and a verdict in a few sentences for people who
-read nothing else.
+These are the names of ends, revisions and sizes, and a verdict: a few sentences for people who read
+nothing else.
 """
 
 from __future__ import annotations
@@ -49,23 +49,28 @@ class ReportVerdict(Record, frozen=True):
 
 def judge_report(summary: ReportSummary) -> ReportVerdict:
     """Judge the report."""
+    queries = summary.queries
     errors = tuple(_list_errors(summary))
-    changed = _describe_documents(summary)
-    answers = _list_answers(summary.queries)
     accepted_losses = [finding for finding in summary.findings if finding.code == "LOSS_ACCEPTED"]
-    doubtful = bool(list_changed_rankings(summary.queries) or summary.queries.removed or summary.queries.hint)
-    needs_look = bool(accepted_losses or summary.words.hidden or summary.lost.total or summary.citing) or doubtful
-    files = tuple(_list_files(summary))
-    details = (
+    doubtful_answers = list_changed_rankings(queries) or queries.removed or queries.hint
+    doubtful_texts = accepted_losses or summary.words.hidden or summary.lost.total or summary.citing
+    tone: Tone = "good"
+    if errors:
+        tone = "bad"
+    elif doubtful_answers or doubtful_texts:
+        tone = "look"
+    sentences = (
+        *errors,
+        *_list_accepted_losses(accepted_losses),
+        _describe_documents(summary),
         *_list_hidden(summary),
-        *files,
+        *_list_files(summary),
         *_list_citing_notes(summary),
         *_list_lost(summary),
-        *answers,
+        *_list_answers(queries),
         *_list_verification(summary),
     )
-    sentences = (*errors, *_list_accepted_losses(accepted_losses), changed, *details)
-    return ReportVerdict("bad" if errors else "look" if needs_look else "good", sentences)
+    return ReportVerdict(tone, sentences)
 
 
 def list_change_counts(counts: DocumentCounts) -> list[tuple[str, int]]:
@@ -158,7 +163,7 @@ def _list_answers(queries: ComparedQueries) -> Iterator[str]:
 def describe_changed_answers(changed: int, below: int, questions: str) -> str:
     """Describe changed answers. At most one of the numbers is 0.
 
-    `asked` is the number with its noun, such as `12 questions`.
+    `questions` is the number with its noun, such as `12 questions`.
     """
     differ = "differs" if below == 1 else "differ"
     if not changed:
@@ -169,12 +174,13 @@ def describe_changed_answers(changed: int, below: int, questions: str) -> str:
 
 def describe_new_and_removed(added: int, removed: int, noun: str) -> Iterator[str]:
     """Yield a sentence such as `1 golden query is new, 2 are removed.`, if there are any."""
-    parts = [(number, kind) for number, kind in ((added, "new"), (removed, "removed")) if number]
-    clauses = [
-        f"{number if place else plural(number, noun)} {'is' if number == 1 else 'are'} {kind}"
-        for place, (number, kind) in enumerate(parts)
-    ]
-    yield from [f"{', '.join(clauses)}."] if clauses else []
+    clauses: list[str] = []
+    for number, kind in ((added, "new"), (removed, "removed")):
+        if number:
+            questions = str(number) if clauses else plural(number, noun)
+            clauses.append(f"{questions} {'is' if number == 1 else 'are'} {kind}")
+    if clauses:
+        yield f"{', '.join(clauses)}."
 
 
 def _list_verification(summary: ReportSummary) -> Iterator[str]:
