@@ -1,9 +1,12 @@
 """Merge the knowledge that a merge button dropped, on a branch of the code's host.
 
-This does for all commits of a push what `vmrag merge --repair` does for one commit, as one commit
-on the branch. The knowledge is pushed first, so that a branch that the host refuses leaves no pin
-without a revision. Commits that others push at the same time are examined again and never replaced.
-A loss that is already repaired is not repaired twice.
+A merge button takes one side's pin and ignores the other's, so that documents of one side are
+*dropped*. The Action calls this after each push. It does for all commits of the push what
+`vmrag merge --repair` does for one, as one commit on the branch.
+
+The knowledge is pushed first, so that a branch that the host refuses leaves no pin without a
+revision. Commits that others push at the same time are examined again and never replaced. A loss
+that is already repaired is not repaired twice.
 
 Knowledge that the hosted branch itself never had is left out. A pull request may contain a commit
 with knowledge that its later commits revert, and its reviewers did not see that knowledge.
@@ -82,9 +85,10 @@ class BranchRepair(Record, frozen=True):
 
 
 class HostedBranch(NamedTuple):
-    """A branch on the host `peer`."""
+    """A branch on the code's host."""
 
     peer: Peer
+    """The host's repository."""
     name: str
     """The name without `refs/heads/`."""
     since: str | None
@@ -111,14 +115,14 @@ def _repair_branch(ws: Workspace, branch: HostedBranch) -> BranchRepair:
     repair = _examine_branch(ws, branch, tip)
     if not repair.dropped:
         return repair
-    pin, merged = lazy_fetch.pin_at(ws, tip), _merge_dropped(ws, tip, repair.dropped)
+    pin = lazy_fetch.pin_at(ws, tip)
+    merged = _merge_dropped(ws, tip, repair.dropped)
     if isinstance(merged, RepairConflict):
         return replace(repair, result="conflict", conflict=merged)
     if not ws.engine.is_ancestor(pin.dolt_commit, merged):  # one side reverted what is pinned now
         reason = f"Merging it would drop what {branch.name} pins now, so you must decide which one to keep."
-        return replace(
-            repair, dropped=(), others=(*repair.others, *(_add_reason(finding, reason) for finding in repair.dropped))
-        )
+        undecided = [_add_reason(finding, reason) for finding in repair.dropped]
+        return replace(repair, dropped=(), others=(*repair.others, *undecided))
     publish_revision(ws, find_knowledge_remote(ws, tip), merged)
     changes = ws.engine.count_changes(pin.dolt_commit, merged)
     commit = update_branch.commit_with_pin(
@@ -138,16 +142,15 @@ def _examine_branch(ws: Workspace, branch: HostedBranch, tip: str) -> BranchRepa
     report = verify_between(ws, branch.since, tip)
     errors = [finding for finding in report.findings if finding.level == "error"]
     dropped = [error for error in errors if error.code == "KNOWLEDGE_DROPPED"]
-    repaired = (drop for drop in report.findings if drop.code == "KNOWLEDGE_DROPPED" and drop.mended_by)
     commits = {finding.commit for finding in dropped}
-    reason = f"{branch.name} itself has never pinned this, so it is not merged automatically."
     unseen = _list_unseen_commits(ws, commits, since=branch.since, tip=tip) if commits else set()
+    reason = f"{branch.name} itself has never pinned this, so it is not merged automatically."
     return BranchRepair(
         "nothing",
         branch.name,
         tip,
         dropped=tuple(finding for finding in dropped if finding.commit not in unseen),
-        mended=tuple(repaired),
+        mended=tuple(drop for drop in report.findings if drop.code == "KNOWLEDGE_DROPPED" and drop.mended_by),
         others=(
             *(error for error in errors if error.code != "KNOWLEDGE_DROPPED"),
             *(_add_reason(finding, reason) for finding in dropped if finding.commit in unseen),
@@ -160,11 +163,12 @@ def _add_reason(finding: PinFinding, reason: str) -> PinFinding:
 
 
 def _merge_dropped(ws: Workspace, tip: str, dropped: Sequence[PinFinding]) -> str | RepairConflict:
-    """Return the revision with everything that the commits dropped.
+    """Return the tip's revision merged with everything that the commits dropped.
 
     It is the same for the same commits on every machine.
     """
-    revision, derived = lazy_fetch.pinned_at(ws, tip), twins.build_derived(ws, (tip,))
+    revision = lazy_fetch.pinned_at(ws, tip)
+    derived = twins.build_derived(ws, (tip,))
     for finding in dropped:
         while side := find_dropped_side(ws, finding.commit, revision):
             outcome = merge_revisions(
@@ -200,9 +204,6 @@ def _form_message(dropped: Sequence[PinFinding], changes: ChangeCounts) -> str:
             "",
         ]
     )
-
-
-# -- if the branch refuses the repair
 
 
 def _offer_repair(ws: Workspace, branch: HostedBranch, repair: BranchRepair, commit: str) -> BranchRepair:
@@ -252,17 +253,24 @@ def _list_unseen_commits(ws: Workspace, commits: Collection[str], *, since: str 
     The branch had what its tips contain. The tips are its heads from `since` to `tip`, and the
     commits that were merged into it. Raises the errors of the engine.
     """
-    sides = {commit: objects.read_parents(ws.places, commit) for commit in commits}
-    branch_tips = _list_tips(history.list_commits(ws.places, [tip], without=since), tip) | ({since} if since else set())
-    pins = _read_revisions(ws, branch_tips.union(*sides.values()))
-    heads = [revision for commit, revision in pins.items() if commit in branch_tips]
-    unseen = set(ws.engine.find_unreachable(set(pins.values()), heads=heads))
-    return {commit for commit, parents in sides.items() if any(pins.get(parent) in unseen for parent in parents)}
+    parents_by_commit = {commit: objects.read_parents(ws.places, commit) for commit in commits}
+    branch_tips = _list_tips(history.list_commits(ws.places, [tip], without=since), tip)
+    if since:
+        branch_tips.add(since)
+    revisions = _read_revisions(ws, branch_tips.union(*parents_by_commit.values()))
+    heads = [revision for commit, revision in revisions.items() if commit in branch_tips]
+    unseen = set(ws.engine.find_unreachable(set(revisions.values()), heads=heads))
+    return {
+        commit
+        for commit, parents in parents_by_commit.items()
+        if any(revisions.get(parent) in unseen for parent in parents)
+    }
 
 
 def _list_tips(parents_by_commit: Mapping[str, tuple[str, ...]], tip: str) -> set[str]:
     """Return the first parents from a tip on, and what they merged."""
-    tips, commit = {tip}, tip
+    tips = {tip}
+    commit = tip
     while parents := parents_by_commit.get(commit):
         tips.update(parents)
         commit = parents[0]
@@ -271,11 +279,9 @@ def _list_tips(parents_by_commit: Mapping[str, tuple[str, ...]], tip: str) -> se
 
 def _read_revisions(ws: Workspace, commits: Collection[str]) -> dict[str, str]:
     """Return the revision that each commit pins, if the knowledge base has it."""
-    pins_by_commit = {
-        commit: try_read_pin(ws.places.kb, data) for commit, data in history.read_pins(ws.places, commits).items()
-    }
-    return {
-        commit: pin.dolt_commit
-        for commit, pin in pins_by_commit.items()
-        if pin and ws.engine.has_revision(pin.dolt_commit)
-    }
+    revisions: dict[str, str] = {}
+    for commit, data in history.read_pins(ws.places, commits).items():
+        pin = try_read_pin(ws.places.kb, data)
+        if pin and ws.engine.has_revision(pin.dolt_commit):
+            revisions[commit] = pin.dolt_commit
+    return revisions

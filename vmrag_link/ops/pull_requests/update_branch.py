@@ -38,13 +38,10 @@ FetchHistory = Callable[[str, str], None]
 BOT = "github-actions[bot] <41898282+github-actions[bot]@users.noreply.github.com>"
 """GitHub's name for the author of what a job commits with the default token."""
 
-_CONTENT = "commits"
-"""The name of the pushed content in messages of a refused push."""
-
 ATTEMPTS = 5
 """Maximum number of attempts if the branch moves between reading and pushing it."""
 
-T = TypeVar("T")
+_Result = TypeVar("_Result")
 
 
 class BranchUpdate(Record, frozen=True):
@@ -65,11 +62,13 @@ class BranchUpdate(Record, frozen=True):
 
 
 class HostedMerge(NamedTuple):
-    """Branches `base` and `name`, without `refs/heads/`, on the host `peer`."""
+    """A pull request: the branch `name` on the code's host, which is to be merged into `base`."""
 
     peer: Peer
+    """The host's repository."""
     base: str
     name: str
+    """The name without `refs/heads/`, like that of `base`."""
     fetch_history: FetchHistory
     """Fetches the history that the clone lacks."""
 
@@ -102,9 +101,8 @@ def _classify_merge(merged: pin_merge.MergedTree) -> BranchUpdate:
 
 
 def _try_update(ws: Workspace, hosted_merge: HostedMerge) -> BranchUpdate:
-    base, head = (
-        find_branch_tip(ws.places, hosted_merge.peer, name) for name in (hosted_merge.base, hosted_merge.name)
-    )
+    base = find_branch_tip(ws.places, hosted_merge.peer, hosted_merge.base)
+    head = find_branch_tip(ws.places, hosted_merge.peer, hosted_merge.name)
     if base is None or head is None:
         return BranchUpdate("gone")
     hosted_merge.fetch_history(base, head)
@@ -129,10 +127,10 @@ def _try_update(ws: Workspace, hosted_merge: HostedMerge) -> BranchUpdate:
 
 def _merge_pin(ws: Workspace, hosted_merge: HostedMerge, base: str, head: str) -> bytes:
     """Merge the pin like the merge driver. Raises `PinConflict`."""
-    sides = [(head, hosted_merge.name), (base, hosted_merge.base)]
-    ours, theirs = (lazy_fetch.pin_at(ws, commit, shown=name, limit=pins.MAX_BYTES) for commit, name in sides)
-    for (_, name), pin in zip(sides, (ours, theirs), strict=True):
-        lazy_fetch.require_revision(ws, pin, name)
+    ours = lazy_fetch.pin_at(ws, head, shown=hosted_merge.name, limit=pins.MAX_BYTES)
+    theirs = lazy_fetch.pin_at(ws, base, shown=hosted_merge.base, limit=pins.MAX_BYTES)
+    lazy_fetch.require_revision(ws, ours, hosted_merge.name)
+    lazy_fetch.require_revision(ws, theirs, hosted_merge.base)
     base_pin = _find_base_pin(ws, (ours.dolt_commit, theirs.dolt_commit), (head, base))
     derived = twins.build_derived(ws, (head, base))
     return merge_pins(ws.engine, base_pin, pins.format_pin(ours), pins.format_pin(theirs), joins=True, derived=derived)
@@ -145,16 +143,15 @@ def _find_base_pin(ws: Workspace, revisions: tuple[str, str], commits: tuple[str
     virtual base.
     """
     bases = pin_merge.list_merge_bases(ws.places, [*commits])
-    blobs = ((base, plumbing.read_blob(ws.places, f"{base}:{PIN_NAME}", limit=pins.MAX_BYTES)) for base in bases)
-    pins_by_base = {base: data for base, data in blobs if data}
-    if not pins_by_base:
-        return b""
-    commit, data = next(iter(pins_by_base.items()))
-    pin = migrated.read_pin(ws.places.kb, data, source=f"{commit[:12]}:{PIN_NAME}")
-    if len(bases) > 1:
-        return pins.format_pin(replace(pin, dolt_commit=find_base(ws, *revisions, commits)))
-    lazy_fetch.require_revision(ws, pin, "The merge base")
-    return data
+    for base in bases:
+        data = plumbing.read_blob(ws.places, f"{base}:{PIN_NAME}", limit=pins.MAX_BYTES)
+        if data:
+            pin = migrated.read_pin(ws.places.kb, data, source=f"{base[:12]}:{PIN_NAME}")
+            if len(bases) > 1:
+                return pins.format_pin(replace(pin, dolt_commit=find_base(ws, *revisions, commits)))
+            lazy_fetch.require_revision(ws, pin, "The merge base")
+            return data
+    return b""
 
 
 def _form_message(hosted_merge: HostedMerge, base: str) -> str:
@@ -193,7 +190,7 @@ def commit_with_pin(places: Places, tree: str, pin: bytes, *, parents: Sequence[
     return objects.commit_tree(places, new_tree, parents=parents, message=message, signature=read_signature(places))
 
 
-def retry_if_moved(branch: str, attempt: Callable[[], T]) -> T:
+def retry_if_moved(branch: str, attempt: Callable[[], _Result]) -> _Result:
     """Return the result of `attempt`, which reads and pushes a branch of the host.
 
     It is called again if others pushed in between. Raises `RemoteMoved` after `ATTEMPTS` calls, and
@@ -219,5 +216,5 @@ def push_branch(places: Places, peer: Peer, commit: str, branch: str, *, expecte
     `RemoteRejected` if the host refuses (for example, a protected branch), and
     `AuthenticationFailed` if the credentials do not allow pushing.
     """
-    if not transfer.push(places, peer, commit, BRANCHES + branch, expected=expected, content=_CONTENT):
+    if not transfer.push(places, peer, commit, BRANCHES + branch, expected=expected, content="commits"):
         raise RemoteMoved(f"another job already pushed the same commit to {branch}.", hint="run the job again")
