@@ -682,17 +682,18 @@ def test_output_explains_findings_and_hints(world, r):
     assert world.vmrag("verify", dropping, "-q", code=1).out == ""
 
 
-def test_revision_missing_on_the_remote_is_a_finding(world, r):
+def test_revision_missing_on_the_remote_is_a_finding(world, r, monkeypatch):
     first = world.code(r.base)
     tip = world.code(r.a, world.code(r.a, first))
     requests: list[str] = []
 
-    def reachable(revisions):
+    def list_lacking(revisions):
         requests.extend(revisions)
         return [revision for revision in revisions if revision == r.a]
 
+    monkeypatch.setattr("vmrag_link.ops.verify.verify._fetch_and_check", lambda *_: list_lacking)
     with world.opened() as workspace:
-        report = verify(workspace, tip, reachable=reachable)
+        report = verify(workspace, tip, remote="file:///no-remote")
     assert sorted(requests) == sorted([r.base, r.a])
     (finding,) = report.findings
     assert (finding.code, finding.level, finding.commit) == (

@@ -1,18 +1,19 @@
 """`vmrag verify`: find commits whose pins lose knowledge.
 
-CI runs it before a merge, because the hooks and the merge driver may not have run.
+CI runs it before a merge, because the hooks and the merge driver may not have run. `verify_scope`
+chooses the commits, and `verify_commits` examines each pin. This module joins the results: a loss
+is only information if a later commit restores it, or a commit accepts it.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
 from vmrag_link.engines.migrated import try_read_pin
-from vmrag_link.errors import ConfigInvalid, GitReferenceMissing, UsageInvalid, quoted
+from vmrag_link.errors import ConfigInvalid
 from vmrag_link.file_access import write_atomically
 from vmrag_link.git import history, objects, pin_conflict, plumbing, transfer
 from vmrag_link.git.history import Walk
@@ -26,11 +27,10 @@ from vmrag_link.ops.verify.verify_commits import (
     build_not_comparable,
 )
 from vmrag_link.ops.verify.verify_pins import PinHistory, ReadPins
-from vmrag_link.paths import Places
+from vmrag_link.ops.verify.verify_scope import LAST, VerifyScope, choose_scope
 from vmrag_link.pin_values import parse_git_ref
 from vmrag_link.transport.address import Address
 from vmrag_link.workspace import Workspace
-from vmrag_link.workspace.commits import deepen as deepening
 from vmrag_link.workspace.commits.ancestry import Ancestry, MergeBases, carry_bits
 from vmrag_link.workspace.remotes import destinations
 from vmrag_link.workspace.remotes.clone import clone_from
@@ -60,31 +60,12 @@ class VerifyReport(Record, frozen=True):
         return not any(finding.level == "error" for finding in self.findings)
 
 
-_LAST = "HEAD^..HEAD"
-
-
-class VerifyScope(NamedTuple):
-    """The commits that `tip` contains and `without` does not."""
-
-    shown: str
-    """The name of the range for git."""
-    tip: str
-    without: str | None = None
-    base: str = ""
-    """The displayed name of `without`, if the tip's pin must contain its pin."""
-
-    @property
-    def ends(self) -> list[str]:
-        return [self.tip, *([self.without] if self.without else [])]
-
-
 def verify(
     ws: Workspace,
     revisions: str | None = None,
     *,
     pull_request: tuple[str, str] | None = None,
     remote: str | None = None,
-    reachable: Callable[[Collection[str]], Collection[str]] | None = None,
     deepen: bool = False,
 ) -> VerifyReport:
     """Compare the pin of each commit of a range with those of its parents.
@@ -99,8 +80,6 @@ def verify(
       the pin of the base's tip.
     * `remote`: fetch from it, and report revisions that the range or its last commit pins and that
       the remote does not have. A fresh clone also gets its knowledge base from there.
-    * `reachable`: replaces the fetch. It returns those of the given revisions that the remote
-      lacks.
     * `deepen`: fetch the history that a shallow clone lacks, without changing a ref. Otherwise a
       range that cannot be compared is an error among the findings.
 
@@ -108,16 +87,13 @@ def verify(
     cannot be fetched, and with `remote` the errors of `fetch`.
     """
     _refuse_removed_settings(ws)
-    scope = _parse_scope(ws, revisions, pull_request, deepening.resolve_name if deepen else plumbing.resolve_commit)
-    if deepen:
-        scope = _deepen_history(ws, scope, whole=revisions is not None)
+    scope = choose_scope(ws, revisions, pull_request, deepen=deepen)
     walk, pins = _read_pins(ws, scope)
     if pins.empty:
         return _report_unpinned(ws, scope, walk)
-    if remote:
-        reachable = _fetch_and_check(ws, destinations.list_fetch_addresses(ws, remote)[0])
-    report = _report_range(ws, scope, walk, pins, reachable=reachable)
-    if revisions or pull_request or scope.shown != _LAST:
+    list_lacking = _fetch_and_check(ws, destinations.list_fetch_addresses(ws, remote)[0]) if remote else None
+    report = _report_range(ws, scope, walk, pins, list_lacking=list_lacking)
+    if revisions or pull_request or scope.shown != LAST:
         return report
     reported = {finding.commit for finding in report.findings}
     earlier = (drop for drop in _list_drops(ws, scope.tip) if drop.commit not in reported)
@@ -125,11 +101,11 @@ def verify(
 
 
 def find_open_drops(ws: Workspace) -> tuple[PinFinding, ...]:
-    """Return the commits of HEAD's history that drop documents.
+    """Return the commits of HEAD's history whose dropped documents are still missing.
 
-    A later pin or the pin of the work tree may contain it, or a commit may accept its loss (see
-    `history.read_accepted_drops`); such commits are not returned. Only commits since the last
-    result without findings are read. This does not use the network.
+    They are in no later pin, nor in the pin of the work tree, and no commit accepts their loss
+    (`history.read_accepted_drops`). Only commits since the last result without findings are read.
+    This does not use the network.
     """
     head = plumbing.read_head(ws.places).commit
     if head is None or not ws.is_initialized:
@@ -150,9 +126,10 @@ def find_open_drops(ws: Workspace) -> tuple[PinFinding, ...]:
 def _list_drops(
     ws: Workspace, tip: str, *, without: str | None = None, present: str | None = None
 ) -> tuple[PinFinding, ...]:
+    """Return the drops in the history of a commit. `present`: a revision that may contain them."""
     scope = VerifyScope(tip[:12], tip, without)
     walk, pins = _read_pins(ws, scope)
-    findings = _report_range(ws, scope, walk, pins, reachable=None, present=present).findings
+    findings = _report_range(ws, scope, walk, pins, list_lacking=None, present=present).findings
     return tuple(finding for finding in findings if finding.code == "KNOWLEDGE_DROPPED" and finding.level == "error")
 
 
@@ -175,12 +152,11 @@ def verify_between(
     walk, pins = _read_pins(ws, scope)
     if pins.empty:
         return _report_unpinned(ws, scope, walk)
-    list_lacking = (
-        _fetch_and_check(ws, destinations.list_trusted_addresses(ws, find_knowledge_remote(ws, head))[0])
-        if ask
-        else None
-    )
-    return _report_range(ws, scope, walk, pins, reachable=list_lacking, fork=fork)
+    list_lacking = None
+    if ask:
+        addresses = destinations.list_trusted_addresses(ws, find_knowledge_remote(ws, head))
+        list_lacking = _fetch_and_check(ws, addresses[0])
+    return _report_range(ws, scope, walk, pins, list_lacking=list_lacking, fork=fork)
 
 
 def _report_unpinned(ws: Workspace, scope: VerifyScope, walk: Walk) -> VerifyReport:
@@ -197,7 +173,8 @@ def find_landing_drop(ws: Workspace, landed: str, proposed: str) -> PinFinding |
     check of the base's commits does not find this.
     """
     pins = history.read_pins(ws.places, [landed, proposed])
-    landed_pin, proposed_pin = (try_read_pin(ws.places.kb, pins.get(commit)) for commit in (landed, proposed))
+    landed_pin = try_read_pin(ws.places.kb, pins.get(landed))
+    proposed_pin = try_read_pin(ws.places.kb, pins.get(proposed))
     if proposed_pin is None or (landed_pin and landed_pin.dolt_commit == proposed_pin.dolt_commit):
         return None
     revision = proposed_pin.dolt_commit
@@ -239,10 +216,12 @@ def _refuse_removed_settings(ws: Workspace) -> None:
         )
 
 
-def _fetch_and_check(ws: Workspace, address: Address) -> Callable[[Collection[str]], Collection[str]]:
-    """Fetch everything from a remote, and return a function that selects the revisions that the
-    remote lacks.
-    """
+ListLacking = Callable[[Collection[str]], Collection[str]]
+"""A function that returns those of the given revisions that a remote lacks."""
+
+
+def _fetch_and_check(ws: Workspace, address: Address) -> ListLacking:
+    """Fetch everything from a remote, and return the function that lists what it lacks."""
     if not ws.is_initialized:
         clone_from(ws, [address])
     fetch_from(ws, address)
@@ -261,26 +240,36 @@ def _report_range(
     walk: Walk,
     pins: ReadPins,
     *,
-    reachable: Callable[[Collection[str]], Collection[str]] | None,
+    list_lacking: ListLacking | None,
     fork: Fork | None = None,
     present: str | None = None,
 ) -> VerifyReport:
-    """Report on a range. `present` is a pin after the range, which can restore what was dropped."""
-    merge_bases, past = MergeBases(ws.places, *scope.ends), PinHistory(ws.places, scope.tip)
-    checks_remote, conflicted_commits = reachable is not None, _list_conflicted_commits(ws, scope)
-    ancestry = Ancestry(
-        ws.engine,
-        [*pins.revisions, *(side for commit in conflicted_commits for side in commit.sides), *filter(None, [present])],
+    """Report on a range.
+
+    `list_lacking`: None if the remote is not asked. `present`: a revision that the work tree pins,
+    which may contain what was dropped.
+    """
+    merge_bases = MergeBases(ws.places, *scope.ends)
+    conflicted_commits = _list_conflicted_commits(ws, scope)
+    conflicting_revisions = [side for commit in conflicted_commits for side in commit.sides]
+    examination = Examination(
+        pins,
+        Ancestry(ws.engine, [*pins.revisions, *conflicting_revisions, *filter(None, [present])]),
+        merge_bases,
+        PinHistory(ws.places, scope.tip),
+        tip=scope.tip,
+        of_remote=list_lacking is not None,
+        fork=fork,
     )
-    examination = Examination(pins, ancestry, merge_bases, past, tip=scope.tip, of_remote=checks_remote, fork=fork)
-    flaws = [flaw for change in walk.changes if (flaw := examination.examine_commit(change))]
+    flaws = examination.examine_commits(walk.changes)
     flawed_commits = {flaw.finding.commit for flaw in flaws}
-    flaws += [flaw for commit in conflicted_commits if commit.commit not in flawed_commits and (flaw := commit.flaw)]
-    if reachable:
-        flaws += examination.list_unreached(walk.changes, reachable)
-    findings = _mark_accepted(ws, scope, _mark_restored(walk, flaws, examination, present))
-    if scope.base and scope.without and (finding := examination.compare_with_base(scope.without, scope.base)):
-        findings.append(finding)
+    flaws += [commit.flaw for commit in conflicted_commits if commit.flaw and commit.commit not in flawed_commits]
+    if list_lacking:
+        flaws += examination.list_unreached(walk.changes, list_lacking)
+    findings = _mark_accepted(ws, scope, _mark_restored(walk, pins, flaws, examination, present))
+    if scope.base and scope.without:
+        base_drop = examination.compare_with_base(scope.without, scope.base)
+        findings += [base_drop] if base_drop else []
     findings += _check_comparable(ws, scope, walk, merge_bases, cut=examination.cut)
     findings += examination.list_accepted_losses(scope.without)
     shallow = scope.without is None and (bool(walk.cut) or examination.cut)
@@ -288,16 +277,16 @@ def _report_range(
 
 
 def _list_conflicted_commits(ws: Workspace, scope: VerifyScope) -> list[ConflictedCommit]:
-    commits = pin_conflict.list_jj_conflict_commits(ws.places, scope.tip, scope.without)
-    pins_by_commit = {commit: pin_conflict.read_jj_conflict_pins(ws.places, commit) for commit in commits}
-    return [
-        ConflictedCommit(commit, *(_list_revisions(ws, pins) for pins in sides))
-        for commit, sides in pins_by_commit.items()
-    ]
+    conflicted_commits = []
+    for commit in pin_conflict.list_jj_conflict_commits(ws.places, scope.tip, scope.without):
+        bases, sides = pin_conflict.read_jj_conflict_pins(ws.places, commit)
+        conflicted_commits.append(ConflictedCommit(commit, _list_revisions(ws, bases), _list_revisions(ws, sides)))
+    return conflicted_commits
 
 
 def _list_revisions(ws: Workspace, pins: Iterable[bytes]) -> tuple[str, ...]:
-    return tuple(pin.dolt_commit for data in pins if (pin := try_read_pin(ws.places.kb, data)))
+    readable_pins = filter(None, (try_read_pin(ws.places.kb, data) for data in pins))
+    return tuple(pin.dolt_commit for pin in readable_pins)
 
 
 def _check_comparable(
@@ -308,106 +297,51 @@ def _check_comparable(
     For a whole history, it is an error only if all its commits lack their parents. Otherwise, the
     report is only marked as shallow.
     """
-    is_only_cut = not scope.without and walk.parents.keys() <= walk.cut
-    # git also cuts at a root, which has no parents.
-    lacks_parents = is_only_cut and any(objects.read_parents(ws.places, parent) for parent in walk.parents)
-    if lacks_parents or (scope.without and (cut or not merge_bases.is_settled(scope.tip, scope.without, walk.parents))):
+    if scope.without:
+        is_unknown = cut or not merge_bases.is_settled(scope.tip, scope.without, walk.parents)
+    else:  # git also cuts at a root, which has no parents
+        is_only_cut = walk.parents.keys() <= walk.cut
+        is_unknown = is_only_cut and any(objects.read_parents(ws.places, commit) for commit in walk.parents)
+    if is_unknown:
         yield build_not_comparable(scope.tip, scope.shown)
 
 
-def _deepen_history(ws: Workspace, scope: VerifyScope, *, whole: bool) -> VerifyScope:
-    """Fetch the history that the scope needs, and return the scope. `whole`: the user asked for the
-    whole history.
-    """
-    if scope.without is None and not whole:  # perhaps because the clone lacks the parents of HEAD
-        deepening.make_comparable(ws.places, None, scope.tip)
-        news = _find_news(ws)
-        scope = news if news.without else _find_last(ws)  # a checkout of one commit has no branch, either
-    if scope.without:
-        deepening.make_comparable(ws.places, scope.without, scope.tip)
-    else:
-        deepening.fetch_all_history(ws.places, scope.tip)
-    return scope
-
-
-def _parse_scope(
-    ws: Workspace,
-    revisions: str | None,
-    pull_request: tuple[str, str] | None,
-    resolve: Callable[[Places, str], str],
-) -> VerifyScope:
-    if pull_request:
-        base, head = pull_request
-        if revisions:
-            raise UsageInvalid(
-                "a range and '--pull-request' exclude each other.",
-                hint=f"run 'vmrag verify --pull-request {quoted(base)} {quoted(head)}'",
-            )
-        return _build_range(ws, base, head, resolve)._replace(base=base)
-    if revisions is None:
-        return _find_news(ws)
-    if "..." in revisions:
-        first, _, second = revisions.partition("...")
-        raise UsageInvalid(
-            f"{revisions} compares two tips, but 'vmrag verify' checks the commits of one range.",
-            hint=f"run 'vmrag verify --pull-request {quoted(first or 'HEAD')} {quoted(second or 'HEAD')}'",
-        )
-    if ".." in revisions:
-        first, _, second = revisions.partition("..")
-        return _build_range(ws, first or "HEAD", second or "HEAD", resolve)
-    return VerifyScope(revisions, resolve(ws.places, revisions))
-
-
-def _build_range(
-    ws: Workspace, base: str, head: str, resolve: Callable[[Places, str], str] = plumbing.resolve_commit
-) -> VerifyScope:
-    tip, without = resolve(ws.places, head), resolve(ws.places, base)
-    return VerifyScope(f"{base}..{head}", tip, without)
-
-
-def _find_news(ws: Workspace) -> VerifyScope:
-    """Return HEAD without the remote's default branch or, if that is unknown, without the branch's
-    upstream.
-
-    If nothing is left, return HEAD alone.
-    """
-    for base in ("refs/remotes/origin/HEAD", "@{upstream}"):
-        with contextlib.suppress(GitReferenceMissing):
-            news = _build_range(ws, base, "HEAD")
-            is_contained = news.without is not None and transfer.contains_commit(ws.places, news.without, news.tip)
-            return _find_last(ws) if is_contained else news
-    return VerifyScope("HEAD", plumbing.resolve_commit(ws.places, "HEAD"))
-
-
-def _find_last(ws: Workspace) -> VerifyScope:
-    """Return HEAD, with what it merged if it is a merge."""
-    with contextlib.suppress(GitReferenceMissing):  # a root, or the end of a shallow clone
-        return _build_range(ws, "HEAD^", "HEAD")
-    return VerifyScope("HEAD", plumbing.resolve_commit(ws.places, "HEAD"))
-
-
 def _mark_restored(
-    walk: Walk, flaws: Sequence[Flaw], examination: Examination, present: str | None = None
+    walk: Walk, pins: ReadPins, flaws: Sequence[Flaw], examination: Examination, present: str | None
 ) -> list[PinFinding]:
-    """Return the findings. A finding whose loss a later commit restored becomes information.
+    """Return the findings. A finding whose loss a later pin restores becomes information.
 
-    Every commit has a bit for each flaw at or before it.
+    A set of flaws is a number whose bits are the positions in `flaws`, because a history can have
+    thousands of both.
     """
-    own_bits: dict[str, int] = {}
+    own_flaws: dict[str, int] = {}
     for number, flaw in enumerate(flaws):
-        own_bits[flaw.finding.commit] = own_bits.get(flaw.finding.commit, 0) | 1 << number
-    bits = carry_bits(walk.parents, own_bits)
+        own_flaws[flaw.finding.commit] = own_flaws.get(flaw.finding.commit, 0) | 1 << number
+    flaws_so_far = carry_bits(walk.parents, own_flaws)
     restored_by: dict[int, str] = {}
     for change in walk.changes:
-        before = 0
+        earlier = 0
         for parent in change.parents:
-            before |= bits.get(parent, 0)
-        holds = examination.make_needs_test(change)
-        restored = (number for number in _list_bits(before) if number not in restored_by and holds(flaws[number].needs))
-        restored_by |= dict.fromkeys(restored, change.commit)
-    holds = examination.make_pin_test(present)
-    restored_by |= {n: "the working tree" for n, flaw in enumerate(flaws) if n not in restored_by and holds(flaw.needs)}
-    return list(_build_findings(flaws, restored_by))
+            earlier |= flaws_so_far.get(parent, 0)
+        pin = pins.find_revision(change.after)
+        for number in _list_bits(earlier):
+            if number not in restored_by and examination.restores_loss(pin, flaws[number]):
+                restored_by[number] = change.commit
+    findings = []
+    for number, flaw in enumerate(flaws):
+        by = restored_by.get(number) or ("the working tree" if examination.restores_loss(present, flaw) else None)
+        if by and flaw.finding.level == "error":
+            findings.append(msgspec.structs.replace(flaw.finding, level="information", hint="", mended_by=by))
+        else:
+            findings.append(flaw.finding)
+    return findings
+
+
+def _list_bits(bits: int) -> Iterator[int]:
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
 
 
 def _mark_accepted(ws: Workspace, scope: VerifyScope, findings: Sequence[PinFinding]) -> list[PinFinding]:
@@ -421,7 +355,8 @@ def _mark_accepted(ws: Workspace, scope: VerifyScope, findings: Sequence[PinFind
     accepted = history.read_accepted_drops(ws.places, tip) if dropping and tip else {}
     for number in dropping:
         finding = marked[number]
-        if by := accepted.get(finding.commit):
+        by = accepted.get(finding.commit)
+        if by:
             message = f"{finding.message} Commit {by[:12]} accepts this."
             marked[number] = msgspec.structs.replace(finding, level="information", message=message, hint="")
     if scope.base and scope.without:
@@ -429,19 +364,3 @@ def _mark_accepted(ws: Workspace, scope: VerifyScope, findings: Sequence[PinFind
             message = f"commit {by[:12]} accepts that commit {commit[:12]} drops documents."
             marked.append(PinFinding("LOSS_ACCEPTED", "information", by, message, f"run 'git show {by[:12]}'"))
     return marked
-
-
-def _list_bits(bits: int) -> Iterator[int]:
-    while bits:
-        lowest = bits & -bits
-        yield lowest.bit_length() - 1
-        bits ^= lowest
-
-
-def _build_findings(flaws: Sequence[Flaw], restored_by: Mapping[int, str]) -> Iterator[PinFinding]:
-    for number, flaw in enumerate(flaws):
-        by = restored_by.get(number)
-        if by and flaw.finding.level == "error":
-            yield msgspec.structs.replace(flaw.finding, level="information", hint="", mended_by=by)
-        else:
-            yield flaw.finding

@@ -1,4 +1,8 @@
-"""Find what is wrong with the pin of a commit, by git's history and the ancestry of revisions."""
+"""Find what is wrong with the pin of a commit, by git's history and the ancestry of revisions.
+
+A *side* of a commit is the revision that one of its parents pins. The commit's own pin must contain
+each side, unless a merge base already pinned it: then the other side decides.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +54,7 @@ class Fork(Record, frozen=True):
 
 
 class Flaw(NamedTuple):
-    """A finding, and what a later pin must contain to restore the loss."""
+    """A finding, and the revisions that a later pin must contain to restore the loss."""
 
     finding: PinFinding
     needs: tuple[str, ...] | None
@@ -85,7 +89,7 @@ class ConflictedCommit(NamedTuple):
 
 
 class Examination:
-    """Examines the commits of a range, parents before children."""
+    """The checks of one range of commits. Call `examine_commits` first."""
 
     def __init__(
         self,
@@ -104,7 +108,7 @@ class Examination:
         from which the remote gets the revisions.
         """
         self.cut = False
-        """True if a shallow clone could not tell if something was lost."""
+        """True after a check for which a shallow clone lacks the merge bases."""
         self._of_remote = of_remote
         self._fork = fork
         self._merge_bases = merge_bases
@@ -112,26 +116,32 @@ class Examination:
         self._ancestry = ancestry
         self._tip = tip
         self._past = past
-        self._missing: set[str] = set()
+        self._reported_missing: set[str] = set()
+        """Missing revisions that have a finding. Each gets only one."""
 
-    def examine_commit(self, change: PinChange) -> Flaw | None:
-        """Return the flaw that this commit adds to those of its parents."""
-        sides = [revision for entry in change.before if (revision := self._pins.find_revision(entry))]
+    def examine_commits(self, changes: Sequence[PinChange]) -> list[Flaw]:
+        """Return the flaws that these commits add to those of their parents.
+
+        `changes`: parents before children.
+        """
+        return [flaw for change in changes if (flaw := self._examine_commit(change))]
+
+    def _examine_commit(self, change: PinChange) -> Flaw | None:
+        sides = list(filter(None, map(self._pins.find_revision, change.before)))
         if change.after is None:
             return self._check_removal(change, sides)
-        revision_or_error = self._pins.read[change.after]
-        if isinstance(revision_or_error, PinMalformed):
+        pin = self._pins.read[change.after]
+        if isinstance(pin, PinMalformed):
             if change.after in change.before:
                 return None
-            return self._build_broken(
-                "PIN_MALFORMED", change, f"commit {_short_hash(change.commit)}: {revision_or_error.message}", sides
-            )
-        if not self._ancestry.has_revision(revision_or_error):
-            return self._check_missing_pin(change, revision_or_error, sides)
-        sides = [side for side in sides if not self._ancestry.accepts_loss(revision_or_error, side)]
+            message = f"commit {_short_hash(change.commit)}: {pin.message}"
+            return self._build_broken("PIN_MALFORMED", change, message, sides)
+        if not self._ancestry.has_revision(pin):
+            return self._check_missing_pin(change, pin, sides)
+        sides = [side for side in sides if not self._ancestry.accepts_loss(pin, side)]
         if len(change.parents) == 1 and sides and not self._ancestry.has_revision(sides[0]):
             return self._check_unknown_side(change, sides[0])
-        return self._compare_pin(change, revision_or_error, sides)
+        return self._compare_pin(change, pin, sides)
 
     def _compare_pin(self, change: PinChange, pin: str, sides: Sequence[str]) -> Flaw | None:
         if not pinning.find_dropped(self._ancestry, pin, bases=(), sides=sides):
@@ -151,11 +161,10 @@ class Examination:
         return Flaw(PinFinding("MOVED_BACK", "information", change.commit, message, hint), None)
 
     def _check_removal(self, change: PinChange, sides: Sequence[str]) -> Flaw | None:
-        inherited = None in change.before
         moved = self._list_moved_pins(change)
         if moved is None:
             return None
-        if not inherited:
+        if None not in change.before:  # no parent lacks the pin
             message = (
                 f"commit {_short_hash(change.commit)} removes {PIN_NAME}, so the code after it has no knowledge base."
             )
@@ -163,11 +172,13 @@ class Examination:
         return self._build_drop(change, "it has no pin, so it lacks", moved) if moved else None
 
     def _build_drop(self, change: PinChange, reason: str, lost: Sequence[str]) -> Flaw:
-        merge = len(change.parents) > 1
-        kind = "merge" if merge else "commit"
-        clause = "its parent pins" if not merge else "one of its sides pins" if len(lost) == 1 else "its sides pin"
-        named = " and ".join(map(_short_hash, lost))
-        message = f"the {kind} {_short_hash(change.commit)} drops documents: {reason} {named}, which {clause}."
+        kind = "merge"
+        clause = "one of its sides pins" if len(lost) == 1 else "its sides pin"
+        if len(change.parents) < 2:  # noqa: PLR2004  not a merge
+            kind = "commit"
+            clause = "its parent pins"
+        revisions_lost = " and ".join(map(_short_hash, lost))
+        message = f"the {kind} {_short_hash(change.commit)} drops documents: {reason} {revisions_lost}, which {clause}."
         return Flaw(
             PinFinding("KNOWLEDGE_DROPPED", "error", change.commit, message, _form_repair_hint(change.commit)),
             tuple(lost),
@@ -175,7 +186,7 @@ class Examination:
 
     def _check_missing_pin(self, change: PinChange, pin: str, sides: Sequence[str]) -> Flaw | None:
         if pin not in sides:
-            self._missing.add(pin)
+            self._reported_missing.add(pin)
             return Flaw(self._build_missing(change.commit, pin), self._list_needs(change, sides))
         others = [side for side in self._list_moved_pins(change) or () if side != pin]
         return self._check_unknown_side(change, pin) if others else None
@@ -188,9 +199,9 @@ class Examination:
 
     def _check_unknown_side(self, change: PinChange, revision: str) -> Flaw | None:
         """Report a missing revision that a pin must be compared with, once for each revision."""
-        if revision in self._missing:
+        if revision in self._reported_missing:
             return None
-        self._missing.add(revision)
+        self._reported_missing.add(revision)
         message = (
             f"commit {_short_hash(change.commit)} cannot be checked for dropped documents: this knowledge base does not have "
             f"the revision {_short_hash(revision)}, which a parent pins."
@@ -257,23 +268,22 @@ class Examination:
             return None
         return self._past.list_revisions(bases)
 
-    # -- checks of the whole range -----------------------------------------------------------------
-
     def compare_with_base(self, base: str, name: str) -> PinFinding | None:
         """Return a finding if the head of a pull request drops what was added to its base branch
         since the fork point.
         """
-        tip, head = self._pins.ends.get(base), self._tip_revision
-        if tip is None or head is None or self._ancestry.accepts_loss(head, tip):
+        base_revision = self._pins.ends.get(base)
+        head = self._tip_revision
+        if base_revision is None or head is None or self._ancestry.accepts_loss(head, base_revision):
             return None
-        bases = self._list_base_revisions(self._tip, base)
-        if bases is None or head in bases:
+        fork_revisions = self._list_base_revisions(self._tip, base)
+        if fork_revisions is None or head in fork_revisions:
             return None  # a merge replaces a pin that did not move
-        if not pinning.find_dropped(self._ancestry, head, bases=bases, sides=[tip]):
+        if not pinning.find_dropped(self._ancestry, head, bases=fork_revisions, sides=[base_revision]):
             return None
         message = (
-            f"{name} has moved its pin to {_short_hash(tip)} since this branch started, and {_short_hash(head)}, which this branch pins, "
-            "does not contain that revision. A merge would drop one of them."
+            f"{name} has moved its pin to {_short_hash(base_revision)} since this branch started, and "
+            f"{_short_hash(head)}, which this branch pins, does not contain that revision. A merge would drop one of them."
         )
         hint = f"run 'git merge {quoted(name)}', or 'git rebase {quoted(name)}'"
         return PinFinding("KNOWLEDGE_DROPPED", "error", self._tip, message, hint)
@@ -308,10 +318,10 @@ class Examination:
             yield PinFinding("LOSS_ACCEPTED", "information", self._tip, message, hint)
 
     def list_unreached(
-        self, changes: Sequence[PinChange], reachable: Callable[[Collection[str]], Collection[str]]
+        self, changes: Sequence[PinChange], list_lacking: Callable[[Collection[str]], Collection[str]]
     ) -> list[Flaw]:
-        """Return a flaw for each pin, including the tip's, that the remote does not have, with the
-        first commit that has it.
+        """Return a flaw for each pin, including the tip's, that the remote lacks, with the first
+        commit that has it.
         """
         first_commits: dict[str, str] = {}
         for change in changes:
@@ -319,16 +329,18 @@ class Examination:
             before = {self._pins.find_revision(entry) for entry in change.before}
             if revision and self._ancestry.has_revision(revision) and revision not in before:
                 first_commits.setdefault(revision, change.commit)
+        lacking: list[str] = []
         tip_revision = self._pins.ends.get(self._tip)
-        missing = (
-            [tip_revision]
-            if tip_revision and not self._ancestry.has_revision(tip_revision) and tip_revision not in self._missing
-            else []
-        )
-        if tip_revision and tip_revision not in self._missing:
-            first_commits.setdefault(tip_revision, self._tip)
-        unreached = [*missing, *reachable([revision for revision in first_commits if revision not in missing])]
-        return [Flaw(self._build_not_on_remote(first_commits[revision], revision), None) for revision in unreached]
+        if tip_revision and tip_revision not in self._reported_missing:
+            if self._ancestry.has_revision(tip_revision):
+                first_commits.setdefault(tip_revision, self._tip)
+            else:
+                lacking.append(tip_revision)
+        lacking += list_lacking(list(first_commits))
+        return [
+            Flaw(self._build_not_on_remote(first_commits.get(revision, self._tip), revision), None)
+            for revision in lacking
+        ]
 
     def _build_not_on_remote(self, commit: str, pin: str) -> PinFinding:
         message = f"commit {_short_hash(commit)} pins revision {_short_hash(pin)}, which the remote does not have."
@@ -344,21 +356,16 @@ class Examination:
             )
         return PinFinding("NOT_ON_REMOTE", "error", commit, message, hint)
 
-    def make_needs_test(self, change: PinChange) -> Callable[[tuple[str, ...] | None], bool]:
-        """Return a predicate: does a commit's pin contain everything that a flaw needs?"""
-        return self.make_pin_test(self._pins.find_revision(change.after))
-
-    def make_pin_test(self, pin: str | None) -> Callable[[tuple[str, ...] | None], bool]:
-        """Return a predicate: does a revision contain everything that a flaw needs?"""
-        if pin is None or not self._ancestry.has_revision(pin):
-            return lambda _: False
+    def restores_loss(self, pin: str | None, flaw: Flaw) -> bool:
+        """Return whether a pinned revision contains everything that a flaw needs, or accepts its
+        loss.
+        """
         ancestry = self._ancestry
-        return lambda needs: (
-            needs is not None
-            and all(
-                ancestry.accepts_loss(pin, need) or (ancestry.has_revision(need) and ancestry.is_descendant(pin, need))
-                for need in needs
-            )
+        if flaw.needs is None or pin is None or not ancestry.has_revision(pin):
+            return False
+        return all(
+            ancestry.accepts_loss(pin, need) or (ancestry.has_revision(need) and ancestry.is_descendant(pin, need))
+            for need in flaw.needs
         )
 
 

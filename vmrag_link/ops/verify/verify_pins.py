@@ -18,7 +18,7 @@ _KINDS = {"120000": "a symbolic link", "040000": "a directory", "160000": "a sub
 
 
 class ReadPins(NamedTuple):
-    """The pins of a walk."""
+    """The pins of a walk, which lists the commits of a range and their changes of the pin file."""
 
     read: dict[PinEntry, str | PinMalformed]
     """The revision of each pin, or the reason why it cannot be read."""
@@ -31,11 +31,11 @@ class ReadPins(NamedTuple):
     def from_walk(cls, kb: Path, walk: Walk, ends: Mapping[str, bytes]) -> ReadPins:
         """Read the pins of a walk. `ends` contains the pins at the ends of the range, by commit."""
         entries = {entry for change in walk.changes for entry in (change.after, *change.before) if entry}
-        pins = ((commit, try_read_pin(kb, content)) for commit, content in ends.items())
+        pins_at_ends = {commit: try_read_pin(kb, content) for commit, content in ends.items()}
         return cls(
-            {entry: _read_revision(kb, entry, walk.contents) for entry in entries},
-            {commit: pin.dolt_commit for commit, pin in pins if pin},
-            not entries and not ends,
+            read={entry: _read_revision(kb, entry, walk.contents) for entry in entries},
+            ends={commit: pin.dolt_commit for commit, pin in pins_at_ends.items() if pin},
+            empty=not entries and not ends,
         )
 
     @property
@@ -85,5 +85,6 @@ class PinHistory:
         changes = {change.commit: change.after for change in self._walk.changes}
         pins: dict[str, PinEntry | None] = {}
         for commit, parents in self._walk.parents.items():
-            pins[commit] = changes[commit] if commit in changes else pins[parents[0]] if parents else None
+            inherited = pins[parents[0]] if parents and commit not in changes else None
+            pins[commit] = changes.get(commit, inherited)
         return pins
