@@ -1,4 +1,9 @@
-"""`vmrag resolve`: decide conflicts, one by one or all at once. Decisions are stored."""
+"""`vmrag resolve`: decide conflicts, one by one or all at once. Decisions are stored.
+
+A merge is open if `vmrag merge` or git's merge driver found a conflict. `merge_state` stores it
+with the decisions. When the last conflict of a merge by git is decided, this writes and stages the
+pin. A merge by `vmrag merge` waits for `vmrag merge --continue` or `vmrag commit`.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +80,7 @@ def list_conflicts(ws: Workspace, ids: Sequence[str] = ()) -> ResolveReport:
 
 
 def find_conflict_ids(ws: Workspace, names: Sequence[str]) -> list[str]:
-    """Return the ids of the conflicts that the user named by `COLLECTION/DOC`, or by `DOC` alone.
+    """Return the ids of the conflicts that the user named by id, `COLLECTION/DOC` or `DOC` alone.
 
     Raises `MergeConflict` if no merge is open, `DocumentMissing` and `DocumentAmbiguous`.
     """
@@ -83,13 +88,14 @@ def find_conflict_ids(ws: Workspace, names: Sequence[str]) -> list[str]:
         return []
     fetch_sides(ws)
     merged = merge_state.apply_decisions(ws, merge_state.require_merge(ws))
-    names_of = {
-        conflict.id: DocumentName(conflict.collection, conflict.doc_id)
-        for conflict in (*merged.conflicts, *merged.decided)
-    }
-    ids = {name: conflict for conflict, name in names_of.items()}
-    documents = {name: None if name in names_of else document_names.find_among(ids, name) for name in names}
-    return [ids[document] if document else name for name, document in documents.items()]
+    conflicts = (*merged.conflicts, *merged.decided)
+    ids_by_document = {DocumentName(conflict.collection, conflict.doc_id): conflict.id for conflict in conflicts}
+    known_ids = {*ids_by_document.values()}
+    ids: dict[str, str] = {}
+    for name in names:
+        document = None if name in known_ids else document_names.find_among(ids_by_document, name)
+        ids[name] = ids_by_document[document] if document else name
+    return list(ids.values())
 
 
 def resolve(ws: Workspace, ids: Sequence[str], decision: Decision) -> ResolveReport:
@@ -104,9 +110,11 @@ def resolve(ws: Workspace, ids: Sequence[str], decision: Decision) -> ResolveRep
 
 def resolve_texts(ws: Workspace, texts: Mapping[str, str]) -> ResolveReport:
     """Decide several documents at once by their texts, by id. Raises the errors of `resolve`."""
-    return _resolve_conflicts(
-        ws, [*texts], lambda conflict, labels: convert_decision(conflict, Decision(text=texts[conflict.id]), labels)
-    )
+
+    def choose_text(conflict: Conflict, labels: Labels) -> dict[str, Choice]:
+        return convert_decision(conflict, Decision(text=texts[conflict.id]), labels)
+
+    return _resolve_conflicts(ws, [*texts], choose_text)
 
 
 def accept_loss(ws: Workspace, *, offline: bool = False) -> ResolveReport:
@@ -139,14 +147,19 @@ def find_last_changes(ws: Workspace, report: ResolveReport, row: ConflictRow) ->
 def _resolve_conflicts(
     ws: Workspace, ids: Sequence[str], choose: Callable[[Conflict, Labels], dict[str, Choice]] | None
 ) -> ResolveReport:
+    """Store the choices for these conflicts, and conclude git's merge if no conflict is open.
+
+    `choose`: returns the choices by field for a conflict; None to decide nothing.
+    """
     fetch_sides(ws)
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="resolve", timeout=ws.lock_timeout):
         state = merge_state.require_merge(ws)
         merged = merge_state.apply_decisions(ws, state)
-        chosen = _select_conflicts(merged, ids)
+        selected = _select_conflicts(merged, ids)
         if choose:
-            decisions, labels = dict(state.decisions), merge_state.label_sides(ws, state)
-            for conflict in chosen:
+            decisions = dict(state.decisions)
+            labels = merge_state.label_sides(ws, state)
+            for conflict in selected:
                 decisions[conflict.id] = update_choices(decisions.get(conflict.id, {}), choose(conflict, labels))
             state = msgspec.structs.replace(
                 state, decisions=decisions, decided_by=identity.read_identity(ws.places), decided_at=clock.now()
@@ -197,7 +210,8 @@ def _conclude_git_merge(ws: Workspace, state: MergeState, merged: MergeResult) -
         )
     joins = pin_merge.is_merge(ws.places)
     accepted = None
-    if survivor := find_surviving_side(ws.engine, state.base, state.ours, state.theirs):
+    survivor = find_surviving_side(ws.engine, state.base, state.ours, state.theirs)
+    if survivor:
         accepted = losses.accept_losses(ws, LossSearch(state.given_up, state.checked_remotes), survivor)
         revision = accepted.revision
     else:
@@ -239,17 +253,11 @@ def _conclude_git_merge(ws: Workspace, state: MergeState, merged: MergeResult) -
 
 
 def _build_report(ws: Workspace, state: MergeState, merged: MergeResult) -> ResolveReport:
-    decisions = state.decisions
-    rows = tuple(
-        ConflictRow(
-            conflict.id,
-            conflict.list_open_fields(decisions.get(conflict.id, {})),
-            conflict,
-            decisions.get(conflict.id, {}),
-        )
-        for conflict in merged.conflicts
-    )
-    next_command = "vmrag resolve" if rows else "vmrag commit" if state.written else "vmrag merge --continue"
+    rows = []
+    for conflict in merged.conflicts:
+        choices = state.decisions.get(conflict.id, {})
+        rows.append(ConflictRow(conflict.id, conflict.list_open_fields(choices), conflict, choices))
+    finish_command = "vmrag commit" if state.written else "vmrag merge --continue"
     return ResolveReport(
         kind=state.kind,
         source=state.source,
@@ -257,9 +265,9 @@ def _build_report(ws: Workspace, state: MergeState, merged: MergeResult) -> Reso
         ours=state.ours,
         theirs=state.theirs,
         labels=merge_state.label_sides(ws, state),
-        conflicts=rows,
+        conflicts=tuple(rows),
         decided=len(merged.decided),
         pin=None,
         staged=True,
-        next=next_command,
+        next="vmrag resolve" if rows else finish_command,
     )

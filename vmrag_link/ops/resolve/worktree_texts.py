@@ -35,7 +35,8 @@ def read_worktree_texts(ws: Workspace, report: ResolveReport) -> dict[str, str]:
         collection.name: collection.import_base for collection in ws.engine.list_collections(ws.locate_documents())
     }
     top = locate_path(ws.places.top)
-    files = {row.id: file for row in report.conflicts if (file := _find_file(row.conflict, top, bases))}
+    all_files = {row.id: _find_file(row.conflict, top, bases) for row in report.conflicts}
+    files = {name: file for name, file in all_files.items() if file}
     if not files:
         raise UsageInvalid(
             "no conflicting document came from a file of this working tree.",
@@ -48,22 +49,19 @@ def read_worktree_texts(ws: Workspace, report: ResolveReport) -> dict[str, str]:
 
 
 def _find_file(conflict: Conflict, top: Path, bases: Mapping[str, str]) -> SourceFile | None:
-    """Return the document's file in the work tree at `top`. `bases` contains the import bases by
-    collection.
+    """Return the document's file in the work tree at `top`.
+
+    `bases`: by collection, the folder to which the paths of its documents are relative.
     """
     row = conflict.ours or conflict.theirs
-    if (
-        find_text_field(conflict) is None
-        or not isinstance(row, Document)
-        or not row.source
-        or escapes_folder(row.source)
-    ):
+    if find_text_field(conflict) is None or not isinstance(row, Document):
         return None
-    if bases.get(row.collection, ROOT) == OUTSIDE:
+    if not row.source or escapes_folder(row.source) or bases.get(row.collection, ROOT) == OUTSIDE:
         return None
     path = top / row.source
-    inside = locate_path(path).is_relative_to(top) and not path.is_symlink() and path.is_file()
-    return SourceFile(row.doc_id, row.source, path) if formats.find_by_suffix(path.name) and inside else None
+    if not locate_path(path).is_relative_to(top) or path.is_symlink() or not path.is_file():
+        return None
+    return SourceFile(row.doc_id, row.source, path) if formats.find_by_suffix(path.name) else None
 
 
 def _require_merged(ws: Workspace, files: Iterable[SourceFile]) -> None:
@@ -71,7 +69,8 @@ def _require_merged(ws: Workspace, files: Iterable[SourceFile]) -> None:
     output = check_git(
         ws.places, "--literal-pathspecs", "diff", "--name-only", "--diff-filter=U", "-z", "--", *names
     ).text
-    if unmerged := sorted({*filter(None, output.split("\0"))}):
+    unmerged = sorted({*filter(None, output.split("\0"))})
+    if unmerged:
         raise UsageInvalid(
             f"{unmerged[0]} still has a merge conflict in git.",
             hint=f"run 'git add {quoted(unmerged[0])} && vmrag resolve --from-worktree' after you resolved it",

@@ -1,5 +1,7 @@
-"""Restore notes: as a git commit has them, or as they were before a command replaced or deleted
-them.
+"""`vmrag restore` for notes: as a git commit has them, or as they were before a command replaced or
+deleted them.
+
+A *note* is a Markdown file in the folder of a source that vmrag may write.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class RestoredNotes(Record, frozen=True):
 class _Trees(NamedTuple):
     commit: str
     committed: SourceTree | None
+    """The files of the commit; None without a commit or sources."""
     present: SourceTree | None
+    """The files of the work tree."""
 
 
 def find_notes_at(ws: Workspace, names: Sequence[str], *, ref: str | None, within: str | None) -> NamedSelection | None:
@@ -79,12 +83,14 @@ def _report_restored(commit: str, written: Sequence[tuple[str, NotesWritten]]) -
     """
     results = [result for _, result in written]
     return RestoredNotes(
-        commit,
-        tuple(_describe_change(collection, change) for collection, result in written for change in result.changes),
-        NotesWritten(
-            tuple(path for result in results for path in result.paths),
-            tuple(name for result in results for name in result.kept),
-            next((result.pending for result in results if result.pending), ""),
+        commit=commit,
+        notes=tuple(
+            _describe_change(collection, change) for collection, result in written for change in result.changes
+        ),
+        written=NotesWritten(
+            paths=tuple(path for result in results for path in result.paths),
+            kept=tuple(name for result in results for name in result.kept),
+            pending=next((result.pending for result in results if result.pending), ""),
         ),
     )
 
@@ -105,9 +111,8 @@ def _plan_restore(ws: Workspace, folder: NoteFolder, trees: _Trees, doc_id: str)
         changes.append(folder.plan_removal(present))
     if file and data is not None:
         before = folder.read_file(file.path)
-        same = before is not None and file.blob in {
-            hash_blob(form, like=file.blob) for form in (before, before.replace(b"\r\n", b"\n"))
-        }
+        forms = () if before is None else (before, before.replace(b"\r\n", b"\n"))
+        same = any(hash_blob(form, like=file.blob) == file.blob for form in forms)
         changes.append(NoteChange(doc_id, file.path, before, before if same else data))
     return changes
 

@@ -98,11 +98,11 @@ def restore(
 
 def _build_report(revision: str, difference: Difference, unsaved: Difference, kept: str) -> Restoration:
     return Restoration(
-        revision,
-        tuple(RestoredDocument(*document.key, document.kind) for document in difference.documents),
-        tuple(RestoredCollection(collection.key, collection.kind) for collection in difference.collections),
-        tuple(DocumentName(*document.key) for document in unsaved.documents),
-        kept,
+        source=revision,
+        documents=tuple(RestoredDocument(*document.key, document.kind) for document in difference.documents),
+        collections=tuple(RestoredCollection(collection.key, collection.kind) for collection in difference.collections),
+        unsaved=tuple(DocumentName(*document.key) for document in unsaved.documents),
+        kept=kept,
     )
 
 
@@ -115,11 +115,11 @@ def _diff_named(ws: Workspace, at: At, revision: str, names: Sequence[str], with
     difference = ws.engine.diff_headers(at, revision)
     keys = {document.key for document in selection.documents}
     documents = [document for document in difference.documents if document.key in keys]
-    homes = {document.key[0] for document in documents if document.after}
+    needed = {document.key[0] for document in documents if document.after}
     collections = tuple(
         collection
         for collection in difference.collections
-        if collection.key in selection.collections or (not collection.before and collection.key in homes)
+        if collection.key in selection.collections or (not collection.before and collection.key in needed)
     )
     return Difference(collections, rm.with_texts(ws, revision, documents))
 
@@ -163,13 +163,15 @@ def _replace_invalid_rows(ws: Workspace, names: Sequence[str] | None, *, confirm
     if branch is None or target.state != "pinned" or not (branch.dirty or branch.head != target.revision):
         return
     while invalid := _find_invalid_row(ws, branch, target.revision):
-        key, table = invalid.details["key"], str(invalid.details["table"])
-        if names is not None and not {str(invalid.details["row"]), key[-1]}.intersection(names):
+        key = invalid.details["key"]
+        table = str(invalid.details["table"])
+        row_name = str(invalid.details["row"])
+        if names is not None and row_name not in names and key[-1] not in names:
             return  # a command that reads the row reports it
         if not confirmed:
             raise ConfirmationMissing(
                 f"{invalid.message} You cannot restore the row after it is replaced.",
-                hint=f"run 'vmrag restore {quoted(str(invalid.details['row']))} OPTION' with --yes as OPTION",
+                hint=f"run 'vmrag restore {quoted(row_name)} OPTION' with --yes as OPTION",
                 **invalid.details,
             )
         rows = _plan_row(ws, target.revision, table, key)
@@ -218,9 +220,9 @@ def _plan_row(ws: Workspace, revision: str, table: str, key: Sequence[str]) -> W
 
 def _confirmation_error(unsaved: Difference, command: str) -> ConfirmationMissing:
     names = [str(DocumentName(*document.key)) for document in unsaved.documents]
-    contents = (
-        f"{plural(len(names), 'document')}: {', '.join(names[:_MAX_NAMED])}" if names else "settings of collections"
-    )
+    contents = "settings of collections"
+    if names:
+        contents = f"{plural(len(names), 'document')}: {', '.join(names[:_MAX_NAMED])}"
     return ConfirmationMissing(
         f"this would discard uncommitted changes of {contents}{', …' if len(names) > _MAX_NAMED else ''}.",
         hint=f"run '{command} --yes' to discard them, and to keep a copy in a revision",

@@ -20,8 +20,9 @@ _EFFECT = {
     "pre-push": "'git push' does not push the knowledge base",
     "post-checkout": "'git checkout' does not move it",
 }
-_MAX_NAMED = 3
+_MAX_REFS = 3
 _EXAMPLE_COPY = "git-0123456789abcdef/remote.doltlite"
+"""The longest path of a remote's copy in the folder of copies."""
 
 
 class Caution(Record, frozen=True):
@@ -38,8 +39,8 @@ class Caution(Record, frozen=True):
 
 def list_cautions(ws: Workspace) -> tuple[Caution, ...]:
     """Return the warnings, none if the code has no pin. Does not use the network."""
-    cautions = (find_missing_hooks(ws), build_not_pushed(ws, list_unpushed(ws) if _has_pin(ws) else ()))
-    return tuple(caution for caution in cautions if caution)
+    unpushed = list_unpushed(ws) if _has_pin(ws) else ()
+    return tuple(filter(None, (find_missing_hooks(ws), build_not_pushed(ws, unpushed))))
 
 
 def list_unpushed_quietly(ws: Workspace) -> tuple[UnpushedPin, ...]:
@@ -145,7 +146,7 @@ def build_not_pushed(ws: Workspace, unpushed: tuple[UnpushedPin, ...]) -> Cautio
     """Return a warning about pushed pins whose revisions no remote has."""
     if not unpushed:
         return None
-    names = first_of([pin.ref for pin in unpushed], _MAX_NAMED)
+    names = first_of([pin.ref for pin in unpushed], _MAX_REFS)
     revisions = {pin.revision: pin.remote for pin in unpushed}
     label = f"revision {unpushed[0].revision[:7]}" if len(revisions) == 1 else plural(len(revisions), "revision")
     branch = ws.read_trigger().branch or ""

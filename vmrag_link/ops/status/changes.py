@@ -64,18 +64,18 @@ class PendingChanges(Record, frozen=True):
 
 
 def collect_changes(ws: Workspace, target: Target) -> PendingChanges:
-    """Return all changes. Documents and files are included only if HEAD's branch can be
-    written on.
+    """Return all changes, but documents and copies only if HEAD is a branch whose KB branch is at
+    the pin.
     """
     if ws.read_trigger().branch is None or target.state != "pinned" or target.attachment in ("held", "behind"):
         return PendingChanges(unpushed=_find_unpushed(ws, target))
     branch = target.kb_branch
     difference = _read_difference(ws, branch)
     return PendingChanges(
-        _list_documents(difference),
-        tuple(PendingCollection(collection.key, collection.kind) for collection in difference.collections),
-        list_copies(ws, WorkingSet(branch.name) if branch and branch.dirty else target.revision),
-        _find_unpushed(ws, target),
+        documents=_list_documents(difference),
+        collections=tuple(PendingCollection(collection.key, collection.kind) for collection in difference.collections),
+        copies=list_copies(ws, WorkingSet(branch.name) if branch and branch.dirty else target.revision),
+        unpushed=_find_unpushed(ws, target),
     )
 
 
@@ -95,9 +95,7 @@ def _list_documents(difference: HeaderDifference) -> tuple[PendingDocument, ...]
 
 
 def _find_unpushed(ws: Workspace, target: Target) -> Unpushed | None:
-    """Return what the remote lacks of the revision that is read here. The remote's anchors are also
-    considered.
-    """
+    """Return what the remote lacks of the revision that is read here; None without a remote."""
     pinned = target.revision if target.state == "pinned" else None
     revision = target.kb_branch.head if target.kb_branch else pinned
     if revision is None or ws.engine.shared:  # on a server, everyone has all revisions
@@ -111,9 +109,8 @@ def _find_unpushed(ws: Workspace, target: Target) -> Unpushed | None:
     remote_heads = {read_root(ws.engine), *ws.engine.remote_heads(remote.address.key).values()}
     if revision in remote_heads:
         return Unpushed(remote.name, 0)
-    return Unpushed(
-        remote.name, Distances(ws.engine, [revision, *remote_heads]).count_apart([revision], remote_heads).ahead
-    )
+    distances = Distances(ws.engine, [revision, *remote_heads])
+    return Unpushed(remote.name, distances.count_apart([revision], remote_heads).ahead)
 
 
 class SourceCollection(Record, frozen=True):
@@ -213,7 +210,8 @@ def read_sources_status(ws: Workspace) -> SourcesStatus | None:
 
 def _list_changes(ws: Workspace, tree: SourceTree) -> Iterator[SourceChange]:
     """Yield each file once, although two sources may have it."""
-    for path, key in {file.path: key for key, file in tree.files.items()}.items():
+    keys_by_path = {file.path: key for key, file in tree.files.items()}
+    for path, key in keys_by_path.items():
         file = tree.files[key]
         if file.uncommitted:
             yield SourceChange("/".join(key) if file.note_id else path, file.uncommitted, path)

@@ -1,4 +1,7 @@
-"""Describe what an interrupted command leaves."""
+"""Describe what a command that you interrupted by Ctrl-C has left.
+
+A *stamp* is a value that changes if a program writes to the files of the knowledge base.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from vmrag_link.workspace import Workspace
 
 
 def take_stamp(ws: Workspace) -> Stamp:
-    """Return the state of the knowledge base before a command, for `describe_interruption`."""
+    """Return the stamp before a command, for `describe_interruption`."""
     return opening.read_stamp(ws.places.kb)
 
 
@@ -21,12 +24,10 @@ def describe_interruption(ws: Workspace, before: Stamp) -> str:
     It only reads files: it waits for nothing and updates nothing.
     """
     shared = (ws.places.kb / SERVER_FILE).exists()  # a server has no stamp
-    unchanged = not shared and take_stamp(ws) == before
-    sentences = [
-        "The knowledge base did not change."
-        if unchanged
-        else "Everything stored before the interruption is kept (vmrag status)."
-    ]
+    if not shared and take_stamp(ws) == before:
+        sentences = ["The knowledge base did not change."]
+    else:
+        sentences = ["Everything stored before the interruption is kept (vmrag status)."]
     if _has_unfinished_commit(ws):
         sentences.append("The next vmrag command finishes the interrupted commit.")
     elif _is_index_behind(ws):
@@ -39,15 +40,16 @@ def describe_interruption(ws: Workspace, before: Stamp) -> str:
 
 
 def _has_unfinished_commit(ws: Workspace) -> bool:
-    entries = (entry for _, entry in ws.journal.list_entries())
+    git_dir = str(ws.places.git_dir)
     return any(
-        isinstance(entry, ReplayEntry) or (entry and entry.git_dir == str(ws.places.git_dir)) for entry in entries
+        isinstance(entry, ReplayEntry) or (entry and entry.git_dir == git_dir) for _, entry in ws.journal.list_entries()
     )
 
 
 def _is_index_behind(ws: Workspace) -> bool:
-    position = ws.position
-    bound, followed = position.binding, position.followed
+    bound = ws.position.binding
+    followed = ws.position.followed
     if followed and (bound is None or bound.revision != followed):
         return True
-    return any(any(ws.places.working_copies.glob(f"*.{mark}")) for mark in ("writing", "behind"))
+    marks = (*ws.places.working_copies.glob("*.writing"), *ws.places.working_copies.glob("*.behind"))
+    return bool(marks)

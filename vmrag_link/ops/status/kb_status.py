@@ -1,6 +1,6 @@
-"""Compare remote, index and pin with the knowledge base, for the status of tools.
+"""Compare remote, index and pin with the knowledge base, for the MCP tools about the status.
 
-`ops.status.status` shows people whether they agree, and what to type. Only `probe_remote` uses the
+The command has more: `ops.status.status` also explains what to type. Only `probe_remote` uses the
 network.
 """
 
@@ -86,8 +86,9 @@ def build_index_block(ws: Workspace, origin: AnswerOrigin) -> IndexBlock:
     except VmragError:  # the status must succeed; a search reports the error
         return IndexBlock("error", [], chroma)
     names = [collection.collection_name for collection in outdated]
-    failed = any(collection.sync_status == "error" for collection in outdated)
-    return IndexBlock("error" if failed else "pending" if names else "synced", names, chroma)
+    if any(collection.sync_status == "error" for collection in outdated):
+        return IndexBlock("error", names, chroma)
+    return IndexBlock("pending" if names else "synced", names, chroma)
 
 
 def _explain_index_problem(ws: Workspace, origin: AnswerOrigin) -> str:
@@ -108,10 +109,10 @@ def build_pin_status(ws: Workspace, origin: AnswerOrigin) -> PinStatus:
 
 
 def _compare_pin(ws: Workspace, origin: AnswerOrigin, pinned: str) -> PinState:
-    engine, branch = ws.engine, ws.find_kb_branch()
+    branch = ws.find_kb_branch()
     ours = branch.head if branch else origin.revision
     if ours == pinned:
         return "in_sync"
-    if not engine.has_revision(pinned) or engine.is_ancestor(ours, pinned):
+    if not ws.engine.has_revision(pinned) or ws.engine.is_ancestor(ours, pinned):
         return "kb_behind"
-    return "kb_ahead" if engine.is_ancestor(pinned, ours) else "diverged"
+    return "kb_ahead" if ws.engine.is_ancestor(pinned, ours) else "diverged"

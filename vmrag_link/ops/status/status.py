@@ -1,11 +1,13 @@
 """`vmrag status`: check if pin, knowledge base and index agree, and if not, suggest a command.
 
-It changes only caches of file states, and needs no index extra.
+A work tree has *drift* if one of them is elsewhere than the pin. A `Target` is what HEAD and the
+pin request: the revision to read and the KB branch to write (`sync.target`). The status changes
+only caches of file states, and needs no index extra.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from vmrag_link import hints, locks
 from vmrag_link.engines import migrated
@@ -99,6 +101,13 @@ class StatusReport(Record, frozen=True):
     """None if they were not requested, or if none are configured."""
 
 
+class _Verdict(NamedTuple):
+    state: State
+    reasons: list[str]
+    """Why the work tree is not in sync."""
+    hint: str
+
+
 def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = False) -> StatusReport:
     """Return what `vmrag status` shows.
 
@@ -114,15 +123,17 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
         return _report_files(ws, git, sources) if ws.stores_nothing else _report_missing_base(ws, git, sources)
     target = ws.resolve_target()
     index, damage = _read_index(ws, target)
-    state, reasons, hint = _find_sync_state(ws, target, damage)
+    verdict = _judge_sync(ws, target, damage)
     job = background.read_report(background.get_sync_job(ws.places))
-    if job and job.error and state == "in_sync":
+    if job and job.error and verdict.state == "in_sync":
         job = None  # nothing is left to do, because HEAD moved back
-    reasons += _list_warnings(ws)
+    reasons = [*verdict.reasons, *_list_warnings(ws)]
     merge, merge_error = _read_open_merge(ws)
-    if state == "in_sync":
-        state, unfinished, hint = _find_unfinished_work(ws, target, git.head, merge, merge_error)
-        reasons += unfinished
+    if verdict.state == "in_sync":
+        verdict = _judge_unfinished_work(ws, target, git.head, merge, merge_error)
+        reasons += verdict.reasons
+    state = verdict.state
+    hint = verdict.hint
     pinned = is_pinned(ws, target)
     reasons += _describe_interrupted_commit(ws)
     reasons += [merge_error.sentence] if merge_error else []
@@ -131,10 +142,13 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
     reasons += _warn_conflicted_commit(ws, git.head) if state != "dropped" else []
     reasons += _describe_job(ws, job) if job else []
     reasons += [f"warning: {caution.sentence}" for caution in list_cautions(ws)]
+    changes = None
     try:
-        changes = collect_changes(ws, target) if with_changes else None
+        if with_changes:
+            changes = collect_changes(ws, target)
     except RowsInvalid as error:  # another program wrote an invalid row
-        state, changes, hint = "drift", None, error.hint
+        state = "drift"
+        hint = error.hint
         reasons.append(error.message)
     if changes and changes.copies:
         reasons.append(f"warning: {copies.form_sentence(changes.copies, copies.suggest_removal(ws))}")
@@ -143,9 +157,9 @@ def status(ws: Workspace, *, with_changes: bool = False, ask_remote: bool = Fals
     if state == "drift" and merge and not merge.written:  # the result of the merge moves the pin
         hint = RESOLVE
     return StatusReport(
-        state,
-        state == "in_sync",
-        git,
+        state=state,
+        in_sync=state == "in_sync",
+        git=git,
         pin=pinning.form_block(target.pin) if target.pin else None,
         kb=_build_kb_status(ws, target, pinned=pinned),
         index=index,
@@ -168,16 +182,13 @@ def is_pinned(ws: Workspace, target: Target) -> bool:
     return committed is not None and committed.name == objects.hash_blob(pin, like=committed.name)
 
 
-# -- without a knowledge base on this machine
-
-
 def _report_files(ws: Workspace, git: GitBlock, sources: SourcesStatus | None) -> StatusReport:
     """Return the status of a repository that stores no documents."""
     has_sources = ws.sources.configured and not ws.sources.is_proposed
     return StatusReport(
-        "files",
-        not (sources and sources.problem),
-        git,
+        state="files",
+        in_sync=not (sources and sources.problem),
+        git=git,
         pin=None,
         kb=KbStatus(),
         index=BoundIndex(),
@@ -196,7 +207,6 @@ def _report_missing_base(ws: Workspace, git: GitBlock, sources: SourcesStatus | 
     names = [source.collection for source in ws.sources.configured]
     if names:
         problems.append(f"files of the sources {enumerated(names)} are searched; run 'vmrag sources' to list them")
-    reasons = [error.message, *problems, *_list_warnings(ws)]
     return StatusReport(
         state="not_initialized",
         in_sync=False,
@@ -205,14 +215,14 @@ def _report_missing_base(ws: Workspace, git: GitBlock, sources: SourcesStatus | 
         kb=KbStatus(),
         index=BoundIndex(),
         background=None,
-        reasons=reasons,
+        reasons=[error.message, *problems, *_list_warnings(ws)],
         hint=error.hint,
         sources=sources,
     )
 
 
 def _read_pin(ws: Workspace) -> tuple[PinBlock | None, list[str]]:
-    """Return the pin if there is no knowledge base, and what is wrong with it."""
+    """Return the pin, and the problem that prevents it as a list of at most one sentence."""
     data = plumbing.read_pin_bytes(ws.places)
     try:
         return (pinning.form_block(migrated.read_pin(ws.places.kb, data)) if data is not None else None), []
@@ -220,30 +230,27 @@ def _read_pin(ws: Workspace) -> tuple[PinBlock | None, list[str]]:
         return None, [malformed.message]
 
 
-# -- state
-
-
-def _find_sync_state(ws: Workspace, target: Target, damage: str) -> tuple[State, list[str], str]:
-    """Return whether knowledge base and index are at the pin, the reasons if not, and the hint."""
+def _judge_sync(ws: Workspace, target: Target, damage: str) -> _Verdict:
+    """Return whether knowledge base and index are at the pin. `damage`: that of `_read_index`."""
     if target.state == "no_pin":
         from vmrag_link.workspace.pins import empty_pin  # only this state needs it
 
         reason = "this commit has no pin, so the knowledge base stays at its revision."
         if empty_pin.is_empty(ws):
             hint = hints.suggest_command(empty_pin.form_uninstall(ws), "remove it")
-            return "no_pin", [reason, empty_pin.MESSAGE], hint
-        return "no_pin", [reason], lazy_fetch.unusable_pin(ws, target).hint
+            return _Verdict("no_pin", [reason, empty_pin.MESSAGE], hint)
+        return _Verdict("no_pin", [reason], lazy_fetch.unusable_pin(ws, target).hint)
     if target.state != "pinned":
         problem = lazy_fetch.unusable_pin(ws, target)
-        return target.state, [problem.message], problem.hint
+        return _Verdict(target.state, [problem.message], problem.hint)
     reasons = _explain_drift(ws, target)
     if damage:
-        return "drift", [damage, *reasons], "run 'vmrag sync --rebuild' to build the index again"
+        return _Verdict("drift", [damage, *reasons], "run 'vmrag sync --rebuild' to build the index again")
     if not reasons:
-        return "in_sync", [], ""
+        return _Verdict("in_sync", [], "")
     is_held = target.attachment in ("held", "behind") and ws.position.is_followed
     hint = form_pin_hint(target.kb_branch) if target.kb_branch and is_held else "run 'vmrag sync' to sync to the pin"
-    return "drift", reasons, hint
+    return _Verdict("drift", reasons, hint)
 
 
 def _explain_drift(ws: Workspace, target: Target) -> list[str]:
@@ -270,20 +277,19 @@ def _explain_drift(ws: Workspace, target: Target) -> list[str]:
     return reasons
 
 
-def _find_unfinished_work(
+def _judge_unfinished_work(
     ws: Workspace, target: Target, head: str | None, merge: MergeState | None, merge_error: VmragError | None
-) -> tuple[State, list[str], str]:
-    """Return the state of a work tree that is at its pin, the reasons if it has an open merge or
-    lost documents, and the hint.
-    """
+) -> _Verdict:
+    """Return whether a work tree that is at its pin has an open merge or lost documents."""
     if merge_error and merge_error.hint:
-        return "merging", [], merge_error.hint
+        return _Verdict("merging", [], merge_error.hint)
     if merge and (merge.kind == "git" or merge.symbolic == target.trigger.symbolic):
-        return "merging", [], _suggest_finish(merge)
+        return _Verdict("merging", [], _suggest_finish(merge))
     drops = _find_open_drops(ws, head)
     if not drops:
-        return "in_sync", [], ""
-    return "dropped", [hints.append_to(drop.message, _suggest_drop_remedy(drop)) for drop in drops], drops[0].hint
+        return _Verdict("in_sync", [], "")
+    reasons = [hints.append_to(drop.message, _suggest_drop_remedy(drop)) for drop in drops]
+    return _Verdict("dropped", reasons, drops[0].hint)
 
 
 def _read_open_merge(ws: Workspace) -> tuple[MergeState | None, VmragError | None]:
@@ -315,9 +321,6 @@ def _suggest_drop_remedy(drop: PinFinding) -> str:
     return hints.join_alternatives(drop.hint, hints.suggest_command(accept, "accept the loss"))
 
 
-# -- parts of the report
-
-
 def _read_index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
     """Return the state of the index, and why it cannot be read although it was verified; empty if
     it can.
@@ -326,7 +329,8 @@ def _read_index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
     if bound is None:
         return BoundIndex(), ""
     path = ws.views.view_path(bound.revision)
-    documents, chunks, damage = 0, 0, ""
+    documents = chunks = 0
+    damage = ""
     if not ws.views.find_problem(bound.revision):
         try:
             documents, chunks = views.read_view(path).count_totals()
@@ -342,7 +346,9 @@ def _read_index(ws: Workspace, target: Target) -> tuple[BoundIndex, str]:
 
 
 def _build_kb_status(ws: Workspace, target: Target, *, pinned: bool) -> KbStatus:
-    branch, current = target.kb_branch, ws.current_revision
+    """Describe the knowledge base. `pinned`: HEAD's commit has the pin of the work tree."""
+    branch = target.kb_branch
+    current = ws.current_revision
     readable = current if current and ws.engine.has_revision(current) else None
     expected = target.revision if target.state == "pinned" else readable
     detached = branch is None or branch.head != expected
@@ -353,16 +359,14 @@ def _build_kb_status(ws: Workspace, target: Target, *, pinned: bool) -> KbStatus
         documents = ws.engine.count_documents(WorkingSet(branch.name))
     elif revision:
         documents = ws.engine.count_documents(revision)
-    name = branch.name if branch else None
-    pinned = pinned and revision == target.revision
     return KbStatus(
         engine=ws.engine.name,
         revision=revision,
-        branch=name,
+        branch=branch.name if branch else None,
         detached=detached,
         dirty=dirty,
         documents=documents,
-        pinned=pinned,
+        pinned=pinned and revision == target.revision,
     )
 
 
@@ -372,13 +376,12 @@ def _read_chroma_state(ws: Workspace) -> ChromaState | None:
     return chroma.read_state() if ws.binding or chroma.follows_files else None
 
 
-# -- sentences
-
-
 def _list_warnings(ws: Workspace) -> list[str]:
+    warnings = [*ws.settings.loaded.warnings]
     error = check_path_length(ws)
-    too_long = [f"warning: {error.sentence}"] if error else []
-    return [f"warning: {warning}" for warning in ws.settings.loaded.warnings] + too_long
+    if error:
+        warnings.append(error.sentence)
+    return [f"warning: {warning}" for warning in warnings]
 
 
 def _describe_interrupted_commit(ws: Workspace) -> list[str]:
@@ -398,7 +401,8 @@ def _list_tasks(ws: Workspace, target: Target, merge: MergeState | None) -> list
     if target.in_use_by:
         branch_name = target.kb_branch.name if target.has_own_branch and target.kb_branch else ""
         sentences.append(lease.describe_shared(target.in_use_by, target.trigger.branch or "", branch_name))
-    if misplaced := describe_misplaced(ws, committed=False):
+    misplaced = describe_misplaced(ws, committed=False)
+    if misplaced:
         sentences.append(misplaced)
     stash = ASIDE_PREFIX + (target.kb_branch.name if target.kb_branch else "/")
     for branch in ws.engine.list_branches():
@@ -428,7 +432,8 @@ def _warn_conflicted_commit(ws: Workspace, head: str | None) -> list[str]:
     """Return a warning if the pin is that of one side of a conflict that jj has committed."""
     if head is None or not pin_conflict.is_jj_conflict(ws.places):
         return []
-    if len({*pin_conflict.read_jj_conflict_pins(ws.places, head)[1]}) < 2:  # noqa: PLR2004  the pin has no conflict
+    _, sides = pin_conflict.read_jj_conflict_pins(ws.places, head)
+    if len({*sides}) < 2:  # noqa: PLR2004  the pin has no conflict
         return []
     statement = "warning: HEAD is a jj commit with conflicts, and its pin is that of one side"
     return [hints.append_to(statement, hints.suggest_command(f"jj new {head[:12]}", "resolve them"))]
