@@ -1,5 +1,5 @@
-"""Compare the answer to a query with the answer at a git ref, and name the revisions that changed
-it.
+"""`vmrag query --since`: compare the answer to a query with the answer at a git ref, and name the
+revisions or commits that changed it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from vmrag_link.workspace.history.trail import Trail
 if TYPE_CHECKING:
     from vmrag_link.workspace import View
 
-MOST_REVISIONS = 10
-"""Maximum number of revisions to list for one document."""
+MAX_REVISIONS = 10
+"""Maximum number of revisions or commits to list for one document."""
 
 Key = tuple[str, str]
+"""Collection and id of a document."""
 
 
 class ChangedSource(Record, frozen=True):
@@ -66,7 +67,7 @@ class AnswerSince(Record, frozen=True):
     documents: tuple[ChangedSource, ...]
     kb: KbBlock
     notes: tuple[str, ...] = ()
-    """The same as in `QueryReport`."""
+    """Why the present answer is not from the pinned revision; empty if it is."""
     commit: str | None = None
     """The git commit whose files were searched in the earlier answer."""
     names: Mapping[str, str] = {}
@@ -79,19 +80,21 @@ def answer_since(ws: Workspace, query: Query, ref: str) -> AnswerSince:
     Raises the errors of `search_index` and `lazy_fetch.pinned_at`.
     """
     require_query(query.text)
-    place = msgspec.structs.replace(ranked_at(ws, ref), retrieval=ws.config.retrieval)
-    since = place.revision
+    earlier = msgspec.structs.replace(ranked_at(ws, ref), retrieval=ws.config.retrieval)
+    since = earlier.revision
 
     def answer_view(searcher: Searcher, view: View) -> tuple[list[Hit], View, KbBlock, dict[Key, str]]:
         hits = searcher.search(query)
         return hits, view, find_view_origin(ws, view).kb, names_of_hits(searcher, hits)
 
-    old, *_, old_names = search_index(ws, answer_view, at=place)
-    new, view, kb, names = search_index(ws, answer_view)
-    before, after = rank_chunks(old), rank_chunks(new)
-    files = {source.collection for source in (*(place.config.sources if place.config else ()), *ws.sources.configured)}
-    keys = dict.fromkeys((hit.collection, hit.doc_id) for hit in (*new, *old))
-    stored = [key for key in keys if key[0] not in files] if since and view.revision else []
+    old_hits, _, _, old_names = search_index(ws, answer_view, at=earlier)
+    new_hits, view, kb, names = search_index(ws, answer_view)
+    before = rank_chunks(old_hits)
+    after = rank_chunks(new_hits)
+    sources = (*(earlier.config.sources if earlier.config else ()), *ws.sources.configured)
+    file_collections = {source.collection for source in sources}
+    keys = dict.fromkeys((hit.collection, hit.doc_id) for hit in (*new_hits, *old_hits))
+    stored = [key for key in keys if key[0] not in file_collections] if since and view.revision else []
     return AnswerSince(
         query=query.text,
         since=since,
@@ -100,12 +103,12 @@ def answer_since(ws: Workspace, query: Query, ref: str) -> AnswerSince:
         after=after,
         changes=tuple(compare_rankings(before, after)),
         documents=(
-            *(_list_changed(ws, stored, since, view) if stored else ()),
-            *_list_changed_files(ws, [key for key in keys if key[0] in files], place),
+            *(_list_changed_documents(ws, stored, since, view) if stored else ()),
+            *_list_changed_files(ws, [key for key in keys if key[0] in file_collections], earlier),
         ),
         kb=kb,
         notes=view.notes,
-        commit=place.commit,
+        commit=earlier.commit,
         names={"/".join(key): name for key, name in (old_names | names).items()},
     )
 
@@ -117,13 +120,14 @@ def _list_changed_files(ws: Workspace, keys: Sequence[Key], since: RankedRevisio
     new = source_tree.read_work_tree(ws) if keys else None
     head = plumbing.read_head(ws.places).commit
     for key in keys:
-        before, after = (tree.get_tag(key) if tree else None for tree in (old, new))
+        before = old.get_tag(key) if old else None
+        after = new.get_tag(key) if new else None
         if before == after:
             continue
-        reached = [head, *([f"^{commit}"] if commit else [])] if head else []
+        reached = [head, *([f"^{commit}"] if commit else [])] if head else []  # what `git log COMMIT..HEAD` lists
         file = (new and new.files.get(key)) or (old and old.files.get(key))
         path = file.path if file else key[1]
-        changes = file_log.read_file_log(ws.places, reached, path, limit=MOST_REVISIONS) if reached else []
+        changes = file_log.read_file_log(ws.places, reached, path, limit=MAX_REVISIONS) if reached else []
         yield ChangedSource(
             "/".join(key),
             "modified" if before and after else "added" if after else "removed",
@@ -133,21 +137,22 @@ def _list_changed_files(ws: Workspace, keys: Sequence[Key], since: RankedRevisio
         )
 
 
-def _list_changed(ws: Workspace, keys: Iterable[Key], since: str, view: View) -> Iterable[ChangedSource]:
-    stored_keys = list(keys)
-    old, new = _read_headers(ws, since, stored_keys), _read_headers(ws, view.at, stored_keys)
-    committed = _read_headers(ws, view.revision, stored_keys) if isinstance(view.at, WorkingSet) else new
+def _list_changed_documents(ws: Workspace, keys: Sequence[Key], since: str, view: View) -> Iterator[ChangedSource]:
+    """Yield the stored documents that have changed."""
+    old = _read_headers(ws, since, keys)
+    new = _read_headers(ws, view.at, keys)
+    committed = _read_headers(ws, view.revision, keys) if isinstance(view.at, WorkingSet) else new
     without = {info.revision for info in ws.engine.log(since)} | log.list_hidden(ws.engine)
     trail = Trail(ws.engine, [view.revision], without)
-    for key in stored_keys:
+    for key in keys:
         if old.get(key) == new.get(key):
             continue
         visits = trail.list_visits(DocumentName(*key)) if since != view.revision else ()
-        changing = islice((visit.info for visit in visits if visit.changed), MOST_REVISIONS)
+        revisions = islice((visit.info for visit in visits if visit.changed), MAX_REVISIONS)
         yield ChangedSource(
             "/".join(key),
             "added" if key not in old else "removed" if key not in new else "modified",
-            tuple(log.add_pins(ws, changing)),
+            tuple(log.add_pins(ws, revisions)),
             uncommitted=committed.get(key) != new.get(key),
         )
 

@@ -1,5 +1,8 @@
-"""Answer a query for a language model: the best passages with their places, in a budget
-of tokens.
+"""Answer a query for a language model: the best passages with their paths and lines, in a budget of
+tokens.
+
+A *hit* is a chunk of the index. Hits of one document are joined to passages, which are whole lines
+of the document as it is now. `answers.packing` cuts the text; this module reads the documents.
 """
 
 from __future__ import annotations
@@ -34,8 +37,8 @@ from vmrag_link.workspace.follow.provenance import KbBlock, RankedRevision, find
 if TYPE_CHECKING:
     from vmrag_link.workspace import ReadableStore, View
 
-_WEAK_BUDGET = 400
-"""Tokens of a weak answer."""
+_MAX_WEAK_TOKENS = 400
+"""Maximum number of tokens of a weak answer."""
 
 
 class PackRequest(Record, frozen=True):
@@ -51,7 +54,7 @@ class PackRequest(Record, frozen=True):
     def select_hits(self, hits: Sequence[Hit], mode: Mode, *, weak: bool) -> tuple[Sequence[Hit], Self]:
         """Return the hits to pack, and the request for them."""
         if self.frugal and weak:
-            return hits[:FIRST_HITS], replace(self, budget=min(self.budget, _WEAK_BUDGET))
+            return hits[:FIRST_HITS], replace(self, budget=min(self.budget, _MAX_WEAK_TOKENS))
         if self.frugal and mode == Mode.HYBRID:
             from vmrag_link.retrieval.weakness import select_relevant  # only `search` leaves out hits
 
@@ -60,15 +63,19 @@ class PackRequest(Record, frozen=True):
 
 
 class PackedReport(Record, frozen=True):
-    """A packed answer. The fields are as in `packing.Packed` and `passages.PassageReport`."""
+    """A packed answer."""
 
     passages: tuple[PackedPassage, ...]
     budget: int
     tokens: int
+    """Number of tokens of the passages, at most `budget`."""
     left_out: int
+    """Number of hits that exceeded the budget."""
     kb: KbBlock
     notes: tuple[str, ...] = ()
+    """Why the answer is not from the pinned revision; empty if it is."""
     copies: tuple[StoredCopy, ...] = ()
+    """Documents of the answer that are stored copies of tracked files."""
     weak: Literal[True] | UnsetType = UNSET
     """True for a weak answer (`retrieval.weakness`), otherwise UNSET."""
 
@@ -108,13 +115,16 @@ def packed_answer(
 
 
 class HitPacker:
-    """Packs the hits of one view.
+    """Packs the hits of one view, which is an open index.
 
     `committed`: the files are those of a commit, not of the work tree.
     """
 
     def __init__(self, ws: ReadableStore, searcher: Searcher, view: View, *, committed: bool = False) -> None:
-        self._ws, self._searcher, self._view, self._committed = ws, searcher, view, committed
+        self._ws = ws
+        self._searcher = searcher
+        self._view = view
+        self._committed = committed
         self._documents: list[tuple[Collection, Document]] = []
         self._names: Mapping[tuple[str, str], str] = {}
         self._revision = find_view_origin(ws, view).kb.commit or None
@@ -146,7 +156,7 @@ class HitPacker:
             key: Hashable = (hit.collection, hit.doc_id)
             place = places.get((hit.collection, hit.doc_id))
             start = place.find_start(hit) if place else None
-            if place is None or start is None:
+            if place is None or start is None:  # the document has changed, so only the text of the hit is known
                 key = (hit.collection, hit.doc_id, hit.chunk)
                 documents[key] = self._form_document(hit, hit.text, None)
                 packable.append(PackableHit(rank, key, ((0, len(hit.text)),)))
@@ -167,7 +177,7 @@ class HitPacker:
             yield replace(passage, outdated=outdated.get((passage.collection, passage.doc_id), ""))
 
     def find_copies(self, keys: Several[tuple[str, str]]) -> tuple[StoredCopy, ...]:
-        """Return the copies of tracked files among these documents."""
+        """Return the copies of tracked files among these documents, which were packed before."""
         return find_copies(self._ws, [row for row in self._documents if row[1].key in keys])
 
     def _find_places(self, hits: Sequence[Hit]) -> dict[tuple[str, str], PassagePlaces]:
@@ -183,7 +193,8 @@ class HitPacker:
 
     def _form_document(self, hit: Hit, text: str, place: PassagePlaces | None) -> PackableDocument:
         """Return a packable document. `place`: None if only the text of the hit is known."""
-        files = self._view.sources if self._view.sources and hit.collection in self._view.sources.collections else None
+        sources = self._view.sources
+        files = sources if sources and hit.collection in sources.collections else None
         above = place.lines_above() if place else None
         path = place.path if place and above is not None else None
         return PackableDocument(

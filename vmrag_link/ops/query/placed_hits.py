@@ -1,4 +1,6 @@
-"""Answer a query for programs: hits with places and scores, or the best hits that fit a budget."""
+"""Answer a query for the Python API: hits with their paths, lines and scores, or the best hits that
+fit a budget of tokens.
+"""
 
 from __future__ import annotations
 
@@ -26,39 +28,37 @@ class PlacedHit(Record, frozen=True):
 
 
 class PlacedHits(Record, frozen=True):
-    """The hits of an answer.
-
-    `left_out`: the number of hits that exceeded the budget. The other fields are as in
-    `query.QueryReport`.
-    """
+    """The hits of an answer."""
 
     hits: tuple[PlacedHit, ...]
     left_out: int
+    """Number of hits that exceeded the budget."""
     kb: KbBlock
     notes: tuple[str, ...]
+    """Why the answer is not from the pinned revision; empty if it is."""
     weak: bool
+    """True if no hit is likely to help."""
 
 
 def place_hits(
     ws: ReadableStore, searcher: Searcher, view: View, query: Query, *, budget: int | None, committed: bool
 ) -> PlacedHits:
-    """Return the best hits of an open index, with their places.
+    """Return the best hits of an open index, with their paths and lines.
 
-    Without a `budget` in tokens, each hit is a passage. `committed`: as in `HitPacker`. Raises the
-    errors of `query.answer_query`.
+    `budget`: the number of tokens for all passages; None to return a passage for each hit.
+    `committed`: the files are those of a commit, not of the work tree. Raises the errors of
+    `query.answer_query`.
     """
     report = answer_from_index(ws, searcher, view, query)
-    packer, left_out = HitPacker(ws, searcher, view, committed=committed), 0
+    packer = HitPacker(ws, searcher, view, committed=committed)
     if budget is None:
         passages = packer.pack_alone(report.results)
-        hits = [
-            PlacedHit(passage, hit.score, hit.metadata) for passage, hit in zip(passages, report.results, strict=True)
-        ]
+        pairs = list(zip(passages, report.results, strict=True))
+        left_out = 0
     else:
         packed = packer.pack_hits(report.results, PackRequest(budget))
-        best = {hit.rank: hit for hit in report.results}
-        hits = [
-            PlacedHit(passage, best[passage.rank].score, best[passage.rank].metadata) for passage in packed.passages
-        ]
+        hits_by_rank = {hit.rank: hit for hit in report.results}
+        pairs = [(passage, hits_by_rank[passage.rank]) for passage in packed.passages]
         left_out = packed.left_out
-    return PlacedHits(tuple(hits), left_out, report.kb, report.notes, report.weak is True)
+    hits = tuple(PlacedHit(passage, hit.score, hit.metadata) for passage, hit in pairs)
+    return PlacedHits(hits, left_out, report.kb, report.notes, report.weak is True)

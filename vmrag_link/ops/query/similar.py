@@ -59,9 +59,9 @@ class SimilarReport(Record, frozen=True):
     places: list[list[PassagePlace | None]]
     """The places of matches in files of sources."""
     embeddings: Mapping[tuple[str, str], list[float]]
-    """If requested, by collection and chunk (`index.metadata.chunk_id`)."""
+    """The vectors by collection and chunk (`index.metadata.chunk_id`), if they were requested."""
     packed: Packed | None
-    """If requested; then there are no places and cosines."""
+    """The packed passages if they were requested, instead of places and cosines."""
     origin: AnswerOrigin
     weak: Sequence[bool] = ()
     """True for each text with a weak answer (`retrieval.weakness`)."""
@@ -130,7 +130,8 @@ def _rank_texts(
     queries = [msgspec.structs.replace(query, text=text) for text in texts]
     if query.mode == Mode.VECTOR:
         nearest = [searcher.find_nearest(query) for query in queries]
-        return [[row.hit for row in rows] for rows in nearest], [[row.cosine for row in rows] for rows in nearest]
+        hits = [[row.hit for row in rows] for rows in nearest]
+        return hits, [[row.cosine for row in rows] for rows in nearest]
     matches = [searcher.search(query) for query in queries]
     if query.mode == Mode.KEYWORD or not cosines:
         return matches, None

@@ -1,4 +1,8 @@
-"""Find where code defines a name."""
+"""Find where code defines a name (`vmrag query --symbols NAME`).
+
+A *piece* is a part of a file of code that was indexed as one chunk. It lists the symbols that it
+declares, with their lines (`models.IndexedPiece`).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from vmrag_link.code.languages import LONGEST_SIGNATURE
+from vmrag_link.code.languages import LONGEST_SIGNATURE, SymbolDeclaration
 from vmrag_link.errors import UsageInvalid, no_collection
 from vmrag_link.index.reader import IndexReader, damage_errors
 from vmrag_link.models import Document, IndexedPiece, Record, parse_pieces
@@ -20,6 +24,8 @@ from vmrag_link.workspace.follow.provenance import KbBlock, RankedRevision, find
 
 if TYPE_CHECKING:
     from vmrag_link.workspace import ReadableStore, View
+
+_MAX_MODULE_PARTS = 12
 
 
 class SymbolDefinition(Record, frozen=True, omit_defaults=True):
@@ -79,14 +85,15 @@ def find_symbols(
         uncommitted = view.sources.uncommitted if view.sources else {}
         parts = symbol_name.split(".")
         with damage_errors(view.folder), IndexReader.open(view.folder, *view.more) as index:
-            for start in range(min(len(parts), _MOST_MODULE_PARTS)):  # parts before `start` name a module
+            for start in range(min(len(parts), _MAX_MODULE_PARTS)):  # parts before `start` name a module
                 symbol = ".".join(parts[start:])
                 definitions = [
                     row
                     for collection in names
                     for row in _find_definitions(index, collection, symbol, among or Narrowing())
                 ]
-                if matches := _select_in_module(definitions, parts[:start]):
+                matches = _select_in_module(definitions, parts[:start])
+                if matches:
                     break
         matches = sort_definitions(
             symbol, matches, lambda definition: uncommitted.get(definition.collection, {}).get(definition.path, "")
@@ -112,25 +119,23 @@ def definitions_in(document: Document, symbol: SymbolFilter, narrowed: Narrowing
     pieces = parse_pieces(document)
     ends = [*(piece.start for piece in pieces[1:]), len(document.content)]
     for piece, end in zip(pieces, ends, strict=True):
-        for declared in piece.declared:
-            if symbol.accepts_symbol(declared[0]) and narrowed.accepts_symbol(declared[0], declared[1]):
-                yield _form_definition(document.key, piece, declared, document.content[piece.start : end])
-
-
-_MOST_MODULE_PARTS = 12
+        for declared in _list_declarations(piece, symbol, narrowed):
+            yield _form_definition(document.key, piece, declared, document.content[piece.start : end])
 
 
 def _select_in_module(definitions: Sequence[SymbolDefinition], module: Sequence[str]) -> list[SymbolDefinition]:
     """Return the definitions in files of a module such as `app.session`; if none is in such a file,
     those in a package of that name, which may export them (`app.Session`).
     """
-    size, files, packages = len(module), list[SymbolDefinition](), list[SymbolDefinition]()
+    size = len(module)
+    files: list[SymbolDefinition] = []
+    packages: list[SymbolDefinition] = []
     for definition in definitions:
         parts = definition.path.rpartition(".")[0].split("/")
         parts = parts[:-1] if parts[-1] in ("__init__", "index", "mod") else parts
         if not module or parts[-size:] == [*module]:
             files.append(definition)
-        elif any(parts[at : at + size] == [*module] for at in range(len(parts) - size)):
+        elif any(parts[first : first + size] == [*module] for first in range(len(parts) - size)):
             packages.append(definition)
     return files or packages
 
@@ -149,28 +154,47 @@ def code_collections(searcher: Searcher, view: View, names: Sequence[str] | None
 
 def _find_definitions(index: IndexReader, collection: str, name: str, among: Narrowing) -> Iterator[SymbolDefinition]:
     """Yield the definitions in a collection."""
-    symbol, narrowed = SymbolFilter(name, within=False), NarrowingFilter(among)
-    rows = [
-        (document.doc_id, row, piece, declared)
-        for document in narrowed.list_documents(index, collection)
-        if symbol.may_be_in_metadata(document.metadata)
-        for row, piece in enumerate(parse_pieces(document), document.first)
-        for declared in piece.declared
-        if symbol.accepts_symbol(declared[0]) and narrowed.accepts_symbol(declared[0], declared[1])
-    ]
-    texts = index.read_texts({row for _, row, piece, declared in rows if declared != _find_declaration(piece)})
-    for path, row, piece, declared in rows:
+    symbol = SymbolFilter(name, within=False)
+    narrowed = NarrowingFilter(among)
+    matches = []
+    rows_to_read = set[int]()
+    for document in narrowed.list_documents(index, collection):
+        if symbol.may_be_in_metadata(document.metadata):
+            for row, piece in enumerate(parse_pieces(document), document.first):
+                for declared in _list_declarations(piece, symbol, narrowed):
+                    matches.append((document.doc_id, row, piece, declared))
+                    if declared != _find_declaration(piece):
+                        rows_to_read.add(row)
+    texts = index.read_texts(rows_to_read)
+    for path, row, piece, declared in matches:
         yield _form_definition((collection, path), piece, declared, texts.get(row, ""))
 
 
+def _list_declarations(
+    piece: IndexedPiece, symbol: SymbolFilter, narrowed: NarrowingFilter
+) -> Iterator[SymbolDeclaration]:
+    """Yield the declarations in a piece that pass both filters."""
+    for row in piece.declared:
+        declared = SymbolDeclaration(*row)
+        if symbol.accepts_symbol(declared.symbol) and narrowed.accepts_symbol(declared.symbol, declared.kind):
+            yield declared
+
+
 def _form_definition(
-    key: tuple[str, str], piece: IndexedPiece, declared: tuple[str, str, int, int], text: str
+    key: tuple[str, str], piece: IndexedPiece, declared: SymbolDeclaration, text: str
 ) -> SymbolDefinition:
-    symbol, kind, line, last_line = declared
-    signature = piece.signature if declared == _find_declaration(piece) else _form_signature(text, line - piece.line)
+    """Return a definition. `text`: that of the piece, if the declaration is not the piece's own."""
+    is_own = declared == _find_declaration(piece)
+    signature = piece.signature if is_own else _form_signature(text, declared.line - piece.line)
     collection, path = key
     return SymbolDefinition(
-        path=path, line=line, last_line=last_line, symbol=symbol, kind=kind, signature=signature, collection=collection
+        path=path,
+        line=declared.line,
+        last_line=declared.last_line,
+        symbol=declared.symbol,
+        kind=declared.kind,
+        signature=signature,
+        collection=collection,
     )
 
 

@@ -34,58 +34,72 @@ from vmrag_link.workspace.answers.packing import PackableDocument, PackableHit, 
 from vmrag_link.workspace.answers.passage_places import PassagePlaces
 from vmrag_link.workspace.source_tree import Key, SourceTree
 
-MOST_WORDS = 8
+_MAX_WORDS = 8
 """Maximum number of query words that are counted, the longest first, because they are usually the
 rarest.
 """
 
-_MOST_FILES, _MOST_DEFINING = 24, 60
-"""Maximum number of files that are read and cut: for a query, and for a name."""
+_MAX_FILES = 24
+"""Maximum number of files that are read and cut for a query."""
 
-_MOST_BYTES = 1 << 20
+_MAX_DEFINING_FILES = 60
+"""Maximum number of files that are read and cut for a name."""
+
+_MAX_FILE_BYTES = 1 << 20
 """A larger file is not read."""
 
-READ_SECONDS = 1.5
+_READ_SECONDS = 1.5
 """Time before the deadline that is left for reading and cutting the best files."""
 
-_LEAST_SECONDS = 0.5
-_SHORTEST_STEM = 4
+_MIN_GREP_SECONDS = 0.5
+_MIN_STEM_CHARACTERS = 4
 
-_IN_PATH = 1.0
+_PATH_WEIGHT = 1.0
 """Weight of a word in the path of a file, compared with a text full of it."""
 
-_IN_NAME = 1.5
+_NAME_WEIGHT = 1.5
 """Weight of a word in a heading or in the name of a symbol, in the same unit."""
 
-_OF_FILE = 0.3
+_FILE_SHARE = 0.3
 """Part of its file's score that a passage gets."""
 
-_MOST_OF_FILE = 3
-_SATURATION, _LENGTH = 1.2, 0.75
+_MAX_FILE_PASSAGES = 3
+_SATURATION = 1.2
+_LENGTH_NORM = 0.75
+"""The parameters k1 and b of BM25."""
 
 
 class WordQuestion(NamedTuple):
-    """A query. `collection`: empty for all. `narrowed`: filters."""
+    """A query."""
 
     words: str
     collection: str
+    """Empty for all collections."""
     narrowed: Narrowing | None
+    """Filters, or None."""
 
 
 class _Piece(NamedTuple):
+    """A chunk of a file with its score."""
+
     key: Key
     score: float
     chunk: Chunk
 
 
 class WordSearch:
-    """A search in the files of one place. It ends about at `deadline`, a monotonic time.
+    """A search in the files of the work tree or of a commit.
 
-    Raises `CollectionMissing` if the place has no such collection.
+    It ends about at `deadline`, a monotonic time.
+
+    Raises `CollectionMissing` if the tree has no such collection.
     """
 
     def __init__(self, ws: Workspace, tree: SourceTree, question: WordQuestion, deadline: float) -> None:
-        self._ws, self._tree, self._question, self._deadline = ws, tree, question, deadline
+        self._ws = ws
+        self._tree = tree
+        self._question = question
+        self._deadline = deadline
         names = [source.collection for source in tree.sources]
         if question.collection and question.collection not in names:
             raise no_collection(question.collection, names)
@@ -110,7 +124,7 @@ class WordSearch:
     def find_passages(self, budget: int) -> Packed:
         """Return the best passages within a budget of tokens."""
         weights, scores = self._rank_files()
-        best = sorted(scores, key=lambda key: (-scores[key], key))[:_MOST_FILES]
+        best = sorted(scores, key=lambda key: (-scores[key], key))[:_MAX_FILES]
         documents = self._read_files(best)
         pieces = [piece for document in documents.values() for piece in self._score_pieces(document, weights, scores)]
         pieces.sort(key=lambda piece: (-piece.score, piece.key, piece.chunk.number))
@@ -126,27 +140,29 @@ class WordSearch:
         return kinds.alternate_kinds(of_code, documents) if first_is_code else kinds.alternate_kinds(documents, of_code)
 
     def find_definitions(self, name: str) -> list[SymbolDefinition]:
-        """Return where code defines a name. The rules for lines choose the files."""
+        """Return where code defines a name.
+
+        The files are read first in which the name is next to a word such as `class`.
+        """
         parsed = make_narrowing(symbols=[name])
         symbol = parsed.symbols[0] if parsed else ""
         last = max(re.findall(r"\w+", symbol.rpartition(".")[2]) or [""], key=len)
         if not last:
             return []
-        whole, ignore_case = "*" not in symbol, not has_capitals(symbol)
-        holding = self._count_lines(last, words=whole, ignore_case=ignore_case)
+        whole = "*" not in symbol
+        ignore_case = not has_capitals(symbol)
+        counts = self._count_lines(last, words=whole, ignore_case=ignore_case)
         declaring = self._count_lines(last, words=whole, ignore_case=ignore_case, beside=cutting.DECLARING_WORDS)
-        keys = [key for key in holding if self._tree.is_code(key)]
-        keys.sort(key=lambda key: (key not in declaring, -holding[key], key))
+        keys = [key for key in counts if self._tree.is_code(key)]
+        keys.sort(key=lambda key: (key not in declaring, -counts[key], key))
         matcher = SymbolFilter(symbol, within=False)
         rows = [
             definition
-            for document in self._read_files(keys[:_MOST_DEFINING]).values()
+            for document in self._read_files(keys[:_MAX_DEFINING_FILES]).values()
             for definition in definitions_in(document, matcher, self._filter)
         ]
         changed = {key: file.uncommitted for key, file in self._tree.files.items()}
         return sort_definitions(symbol, rows, lambda row: changed.get((row.collection, row.path), ""))
-
-    # -- files
 
     def _rank_files(self) -> tuple[dict[str, float], dict[Key, float]]:
         """Return the weights of the words that files have, and the scores of these files."""
@@ -154,31 +170,33 @@ class WordSearch:
         weights: dict[str, float] = {}
         sizes = [self._tree.files[key].size for key in self._keys.values()]
         mean = sum(sizes) / len(sizes) if sizes else 1
-        words = sorted(_find_stems(self._question.words), key=len, reverse=True)[:MOST_WORDS]
+        words = sorted(_find_stems(self._question.words), key=len, reverse=True)[:_MAX_WORDS]
         in_paths = self._find_in_paths(words)
         for word in words:
-            if weights and time.monotonic() > self._deadline - READ_SECONDS:
+            if weights and time.monotonic() > self._deadline - _READ_SECONDS:
                 break
             counts = self._count_lines(word)
-            holding = len(counts.keys() | in_paths[word])
-            if not holding:
+            number = len(counts.keys() | in_paths[word])
+            if not number:
                 continue
-            weights[word] = weight = math.log(1 + (len(self._keys) - holding + 0.5) / (holding + 0.5))
+            weight = math.log(1 + (len(self._keys) - number + 0.5) / (number + 0.5))
+            weights[word] = weight
             for key, count in counts.items():
-                length = 1 - _LENGTH + _LENGTH * self._tree.files[key].size / mean
+                length = 1 - _LENGTH_NORM + _LENGTH_NORM * self._tree.files[key].size / mean
                 scores[key] += weight * count / (count + _SATURATION * length)
             for key in in_paths[word]:
-                scores[key] += weight * _IN_PATH
+                scores[key] += weight * _PATH_WEIGHT
         return weights, scores
 
     def _find_in_paths(self, words: Iterable[str]) -> dict[str, set[Key]]:
-        with_word: dict[str, set[Key]] = {word: set() for word in words}
+        """Return the files whose paths have each word."""
+        keys_by_word: dict[str, set[Key]] = {word: set() for word in words}
         for path, key in self._keys.items():
-            named = keywords.split_names([path])
-            for word, keys in with_word.items():
-                if any(name.startswith(word) for name in named):
+            parts = keywords.split_names([path])
+            for word, keys in keys_by_word.items():
+                if any(part.startswith(word) for part in parts):
                     keys.add(key)
-        return with_word
+        return keys_by_word
 
     def _count_lines(
         self, text: str, *, beside: Sequence[str] = (), words: bool = False, ignore_case: bool = True
@@ -186,14 +204,14 @@ class WordSearch:
         """Return how many lines of each file have a text; none for files that git could not search
         in time.
         """
-        trees = [("", self._ws.places, self._tree.commit)]
+        trees = [("", self._ws.places, self._tree.commit)]  # with the path of a submodule before its files
         for submodule in self._tree.submodules:
             if submodule.places:
                 commit = submodule.commit if self._tree.commit else None
                 trees.append((f"{submodule.path}/", submodule.places, commit))
         counts_by_path: dict[str, int] = {}
         for start, places, commit in trees:
-            seconds = max(_LEAST_SECONDS, self._deadline - READ_SECONDS - time.monotonic())
+            seconds = max(_MIN_GREP_SECONDS, self._deadline - _READ_SECONDS - time.monotonic())
             try:
                 counts = grep.count_lines(
                     places, text, beside=beside, commit=commit, words=words, ignore_case=ignore_case, seconds=seconds
@@ -205,18 +223,16 @@ class WordSearch:
 
     def _read_files(self, keys: Sequence[Key]) -> dict[Key, Document]:
         """Return the files as documents, in this order; code with its pieces."""
-        of_place = sources.read_texts_at_commit if self._tree.commit else sources.read_texts_in_work_tree
-        budget = CutBudget(READ_SECONDS)
+        read_texts = sources.read_texts_at_commit if self._tree.commit else sources.read_texts_in_work_tree
+        budget = CutBudget(_READ_SECONDS)
         documents: dict[Key, Document] = {}
         for source in self._tree.sources:
             files = [self._tree.files[key] for key in keys if key[0] == source.collection]
-            files = [file for file in files if file.size <= _MOST_BYTES]
-            for _, document in sources.build_documents(source, files, of_place(self._tree.places, files), budget):
+            files = [file for file in files if file.size <= _MAX_FILE_BYTES]
+            for _, document in sources.build_documents(source, files, read_texts(self._tree.places, files), budget):
                 if isinstance(document, Document):
                     documents[document.key] = document
         return {key: documents[key] for key in keys if key in documents}
-
-    # -- passages
 
     def _score_pieces(
         self, document: Document, weights: Mapping[str, float], scores: Mapping[Key, float]
@@ -229,14 +245,14 @@ class WordSearch:
             if is_code and not self._filter.accepts_piece(pieces[chunk.number]):
                 continue
             name = headings.find_passage_path(chunk.start) if headings else _symbol_names(pieces[chunk.number])
-            text, named = chunk.text.lower(), name.lower()
+            text = chunk.text.lower()
             counts = {word: text.count(word) for word in weights}
             score = sum(weights[word] * count / (count + _SATURATION) for word, count in counts.items())
-            score += sum(weight * _IN_NAME for word, weight in weights.items() if word in named)
+            score += sum(weight * _NAME_WEIGHT for word, weight in weights.items() if word in name.lower())
             if score or not weights:
-                best.append(_Piece(document.key, score + _OF_FILE * scores.get(document.key, 0), chunk))
+                best.append(_Piece(document.key, score + _FILE_SHARE * scores.get(document.key, 0), chunk))
         best.sort(key=lambda piece: (-piece.score, piece.chunk.number))
-        yield from best[:_MOST_OF_FILE]
+        yield from best[:_MAX_FILE_PASSAGES]
 
     def _pack_pieces(self, pieces: Sequence[_Piece], documents: Mapping[Key, Document], budget: int) -> Packed:
         files = self._tree.files
@@ -255,7 +271,8 @@ class WordSearch:
             for key, document in documents.items()
         }
         for rank, piece in enumerate(pieces, start=1):
-            place, span = places[piece.key], (piece.chunk.start, piece.chunk.end)
+            place = places[piece.key]
+            span = (piece.chunk.start, piece.chunk.end)
             if piece.key not in packable:
                 above = place.lines_above()
                 packable[piece.key] = PackableDocument(
@@ -289,5 +306,5 @@ def _find_stems(text: str) -> Several[str]:
     for word in [word for word in words if len(word) > 1] or words:
         terms = keywords.list_terms([word])
         stem = terms[0][0] if terms and len(terms[0]) == 1 else ""
-        stems[stem if len(stem) >= _SHORTEST_STEM and word.startswith(stem) else word] = None
+        stems[stem if len(stem) >= _MIN_STEM_CHARACTERS and word.startswith(stem) else word] = None
     return list(stems)
