@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         WrittenDocument,
     )
     from vmrag_link.api.session import ApiSession
+    from vmrag_link.workspace import Workspace
 
 T = TypeVar("T")
 Names = str | Sequence[str]
@@ -79,7 +80,10 @@ class KnowledgeBase:
     """
 
     def __init__(self, places: Places, *, at: str | None, follow: bool, write: bool) -> None:
-        self._places, self._at, self._follow, self._write = places, at, follow, write
+        self._places = places
+        self._at = at
+        self._follow = follow
+        self._write = write
         self._turn = threading.RLock()
         self._session: ApiSession | None = None
         self._head, self._pin = self._read_position()
@@ -119,8 +123,6 @@ class KnowledgeBase:
     def position(self) -> AnswerPosition:
         """Open the index, and return the commit and revision that `search` answers from."""
         return self._here().position(self._ref(None))
-
-    # -- read --------------------------------------------------------------------------------------
 
     @_in_turn
     def search(
@@ -172,7 +174,10 @@ class KnowledgeBase:
 
         `at`: a git ref. Raises `DocumentMissing`, `DocumentAmbiguous`, `GitReferenceMissing`.
         """
-        return self._here().get(name, self._ref(at, held=False))
+        from vmrag_link.api import reading
+
+        ref = self._ref(at, held=False)
+        return reading.get(self._here().ws, f"{ref}:{name}" if ref is not None else name, name)
 
     @_in_turn
     def grep(
@@ -196,7 +201,10 @@ class KnowledgeBase:
 
         Raises `UsageInvalid` for an invalid pattern, `CollectionMissing`, `GitReferenceMissing`.
         """
-        return self._here().grep(
+        from vmrag_link.api import reading
+
+        return reading.grep(
+            self._here().ws,
             pattern,
             fixed=fixed,
             ignore_case=ignore_case,
@@ -213,7 +221,9 @@ class KnowledgeBase:
 
         Raises `CollectionMissing`.
         """
-        return self._here().list(collection)
+        from vmrag_link.api import reading
+
+        return reading.list_documents(self._here().ws, collection)
 
     @_in_turn
     def diff(
@@ -225,7 +235,9 @@ class KnowledgeBase:
         tree. `only`: documents, folders, collections or patterns. `code`: list files of code; by
         default they are only counted. Raises `GitReferenceMissing`, `DocumentMissing`.
         """
-        return self._here().diff(old, new, _names(only), code=code)
+        from vmrag_link.api import reading
+
+        return reading.diff(self._here().ws, old, new, _names(only), code=code)
 
     @_in_turn
     def history(self, name: str, *, limit: int = 20, at: str | None = None) -> tuple[DocumentVersion, ...]:
@@ -234,7 +246,9 @@ class KnowledgeBase:
         They are git commits of a file, or revisions of a stored document. Raises `DocumentMissing`,
         `CollectionMissing`, `GitReferenceMissing`.
         """
-        return self._here().history(name, limit, self._ref(at, held=False))
+        from vmrag_link.api import reading
+
+        return reading.history(self._here().ws, name, limit, self._ref(at, held=False))
 
     @_in_turn
     def fingerprint(self, *, at: str | None = None) -> str:
@@ -242,9 +256,9 @@ class KnowledgeBase:
 
         Raises `SourcesIncomplete` if this clone lacks files of sources.
         """
-        return self._here().fingerprint(self._ref(at, held=False))
+        from vmrag_link.ops.fingerprint.fingerprint import compute_fingerprint
 
-    # -- write -------------------------------------------------------------------------------------
+        return compute_fingerprint(self._here().ws, ref=self._ref(at, held=False)).fingerprint
 
     @_in_turn
     def add(
@@ -268,9 +282,9 @@ class KnowledgeBase:
         Raises `UsageInvalid` without `write=True`, `NoteExists`, `NameInvalid`, `ContentRefused`,
         `NotInitialized`.
         """
-        from vmrag_link.api.writing import NewText
+        from vmrag_link.api import writing
 
-        new = NewText(
+        new = writing.NewText(
             text=text,
             doc_id=id,
             title=title,
@@ -279,7 +293,7 @@ class KnowledgeBase:
             existing=existing,
             commit=commit,
         )
-        return self._written(lambda session: session.add(new))
+        return self._written(lambda ws: writing.add(ws, new))
 
     @_in_turn
     def remove(self, *names: str, collection: str | None = None) -> RemovedDocuments:
@@ -290,7 +304,9 @@ class KnowledgeBase:
         documentation are not removed. Raises `UsageInvalid` without `write=True`,
         `DocumentMissing`, `CollectionMissing`.
         """
-        return self._written(lambda session: session.remove(names, collection))
+        from vmrag_link.api import writing
+
+        return self._written(lambda ws: writing.remove(ws, names, collection))
 
     @_in_turn
     def commit(self, message: str, *, git: bool = False, author: str | None = None) -> CommittedRevision:
@@ -299,9 +315,9 @@ class KnowledgeBase:
         `git`: also create a git commit of all staged files. Raises `UsageInvalid` without
         `write=True`, `NoChanges`, `MessageMissing`, `GitFailed`.
         """
-        return self._written(lambda session: session.commit(message, git=git, author=author))
+        from vmrag_link.api import writing
 
-    # -- where it is -------------------------------------------------------------------------------
+        return self._written(lambda ws: writing.commit(ws, message, git=git, author=author))
 
     def _read_position(self) -> tuple[Head, bytes | None]:
         return plumbing.read_head(self._places), plumbing.read_pin_bytes(self._places)
@@ -320,23 +336,28 @@ class KnowledgeBase:
         return self._read_position() != (self._head, self._pin)
 
     def _ref(self, at: str | None, *, held: bool = True) -> str | None:
-        """Return the ref to read; None for the work tree. `held`: the open index can answer
-        instead.
+        """Return the ref to read; None for the work tree.
+
+        After a checkout, this is the commit where the knowledge base was opened. `held`: the open
+        index of the work tree can answer instead, because it does not change.
         """
         ref = at if at is not None else self._at
         if ref is not None or not self._has_moved():
             return ref
         return None if held and self._session and self._session.holds_work_tree else self._head.commit
 
-    def _written(self, write: Callable[[ApiSession], T]) -> T:
-        """Write, and read the position again, so that later searches find the new text."""
+    def _written(self, write: Callable[[Workspace], T]) -> T:
+        """Write, and read the position again, so that later searches find the new text.
+
+        Raises `UsageInvalid` without `write=True`.
+        """
         if not self._write:
             raise UsageInvalid(
                 "the knowledge base is open for reading.", hint="open it with 'vmrag.open(\".\", write=True)'"
             )
         self.refresh()
         try:
-            return write(self._here())
+            return write(self._here().ws)
         finally:
             self.refresh()
 

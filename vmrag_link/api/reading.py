@@ -19,8 +19,8 @@ from vmrag_link.errors import CollectionMissing, DocumentMissing, UsageInvalid
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow.provenance import KbBlock
 
-_MOST_VERSIONS = 10_000
-_LISTED = "run 'vmrag list' to list the names"
+_MAX_VERSIONS = 10_000
+_LIST_HINT = "run 'vmrag list' to list the names"
 
 
 def position_of(kb: KbBlock) -> AnswerPosition:
@@ -29,7 +29,7 @@ def position_of(kb: KbBlock) -> AnswerPosition:
 
 
 def get(ws: Workspace, full: str, name: str) -> DocumentText:
-    """Return the document `[REF:]NAME`.
+    """Return the document `[REF:]NAME`. `full`: the name with the ref, as commands take it.
 
     Raises `DocumentMissing`, also for an unknown folder.
     """
@@ -41,9 +41,9 @@ def get(ws: Workspace, full: str, name: str) -> DocumentText:
     try:
         shown = show.show_stored(store, full) if store is not ws else show.show_name(ws, full)
     except CollectionMissing:
-        raise DocumentMissing(f"no such file or document: {name!r}.", hint=_LISTED, doc_id=name) from None
+        raise DocumentMissing(f"no such file or document: {name!r}.", hint=_LIST_HINT, doc_id=name) from None
     if not isinstance(shown, ShowReport):
-        raise DocumentMissing(f"{name!r} is the name of a revision, not of a document.", hint=_LISTED, doc_id=name)
+        raise DocumentMissing(f"{name!r} is the name of a revision, not of a document.", hint=_LIST_HINT, doc_id=name)
     return DocumentText(
         collection=shown.collection,
         doc_id=shown.doc_id,
@@ -73,10 +73,8 @@ def grep(
         raise UsageInvalid(
             "context and limit must be 0 or more lines.", hint="pass numbers, such as 'context=2, limit=50'"
         )
-    searched = operation.Pattern(pattern, fixed=fixed, ignore_case=ignore_case, linear=True)
-    report = operation.grep_texts(
-        ws, searched, context=context, limit=limit, collections=collections, ref=ref, path=path
-    )
+    parsed = operation.Pattern(pattern, fixed=fixed, ignore_case=ignore_case, linear=True)
+    report = operation.grep_texts(ws, parsed, context=context, limit=limit, collections=collections, ref=ref, path=path)
     lines = [
         MatchingLine(name=document.name, line=line.number, text=line.text, matched=line.matched)
         for document in report.documents
@@ -151,10 +149,11 @@ def history(ws: Workspace, name: str, limit: int, ref: str | None) -> tuple[Docu
     from vmrag_link.workspace.history import document_history as operation
     from vmrag_link.workspace.history import file_history, named_places
 
-    if not 0 < limit <= _MOST_VERSIONS:
-        raise UsageInvalid(f"limit must be 1 to {_MOST_VERSIONS:,}.", hint="pass a number, such as 'limit=20'")
+    if not 0 < limit <= _MAX_VERSIONS:
+        raise UsageInvalid(f"limit must be 1 to {_MAX_VERSIONS:,}.", hint="pass a number, such as 'limit=20'")
     names = [ref, name] if ref is not None else [name]
-    if file := file_history.file_history(ws, names, limit=limit):
+    file = file_history.file_history(ws, names, limit=limit)
+    if file:
         return tuple(
             DocumentVersion(
                 version=row.commit,
@@ -174,7 +173,7 @@ def history(ws: Workspace, name: str, limit: int, ref: str | None) -> tuple[Docu
         change = step.document
         header = (change.after or change.before) if change else None
         if change is None or header is None:
-            raise DocumentMissing(f"{name!r} is not a document.", hint=_LISTED, doc_id=name)
+            raise DocumentMissing(f"{name!r} is not a document.", hint=_LIST_HINT, doc_id=name)
         version = DocumentVersion(
             version=step.info.revision,
             kind=change.kind,

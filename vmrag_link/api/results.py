@@ -1,5 +1,6 @@
-"""The results of the API. All are frozen. `to_dict` returns JSON values, and `str` returns text for
-people and language models.
+"""The results of the API, which are frozen and public.
+
+`to_dict` returns JSON values, and `str` returns text for people and language models.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import msgspec
 
 from vmrag_link.models import ChangeKind, Record
 
-_SHORT = 7
+_HASH_DIGITS = 7
+"""Number of digits of a hash in a text."""
 _INDENT = "  "
 
 
@@ -40,7 +42,7 @@ class AnswerPosition(Result, frozen=True):
 
     def __str__(self) -> str:
         names = [("commit", self.commit), ("revision", self.revision)]
-        shown = ", ".join(f"{name} {value[:_SHORT]}" for name, value in names if value)
+        shown = ", ".join(f"{name} {value[:_HASH_DIGITS]}" for name, value in names if value)
         return f"{shown}{', uncommitted documents included' if self.dirty else ''}" or "no commit"
 
 
@@ -92,7 +94,7 @@ class FoundPassage(Result, frozen=True, kw_only=True):
     def __str__(self) -> str:
         from vmrag_link.terminal_text import escape_line, mark_lines
 
-        version = (self.commit or self.revision)[:_SHORT]
+        version = (self.commit or self.revision)[:_HASH_DIGITS]
         state = ", ".join(filter(None, (version, "uncommitted" if self.uncommitted else "", self.outdated)))
         head = "  ".join(filter(None, (self.place, self.symbol or self.heading, f"({state})" if state else "")))
         above = [f"{_INDENT}… {escape_line(self.signature)}"] if self.signature else []
@@ -262,7 +264,7 @@ class DocumentVersion(Result, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         first = next(iter(self.message.splitlines()), "")
-        return f"{self.version[:_SHORT]} {self.date[:10]} {first}"
+        return f"{self.version[:_HASH_DIGITS]} {self.date[:10]} {first}"
 
 
 class WrittenDocument(Result, frozen=True, kw_only=True):
@@ -315,4 +317,4 @@ class CommittedRevision(Result, frozen=True, kw_only=True):
     """The reason why the index is not at the revision yet; else empty."""
 
     def __str__(self) -> str:
-        return f"{self.revision[:_SHORT]}: {self.added} added, {self.modified} modified, {self.removed} removed"
+        return f"{self.revision[:_HASH_DIGITS]}: {self.added} added, {self.modified} modified, {self.removed} removed"

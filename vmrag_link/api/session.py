@@ -1,28 +1,17 @@
-"""The state that all calls at one position share: the workspace and the open indexes.
+"""The workspace and the open indexes, which all calls at one position of the work tree share.
 
-It runs the operations of commands and tools, and converts their reports to results.
+`KnowledgeBase` creates a session at its first call, and closes it when the position changes.
+`reading` and `writing` use its workspace, and only searches use the indexes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vmrag_link.api import reading
-from vmrag_link.api.results import (
-    AnswerPosition,
-    CommittedRevision,
-    DiffResults,
-    DocumentEntry,
-    DocumentText,
-    DocumentVersion,
-    FoundPassage,
-    LineMatches,
-    RemovedDocuments,
-    SearchResults,
-    WrittenDocument,
-)
+from vmrag_link.api.results import AnswerPosition, FoundPassage, SearchResults
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.git.refs import COMMIT_NAME
@@ -36,13 +25,14 @@ from vmrag_link.workspace.answers.query import require_query, search_index
 from vmrag_link.workspace.follow.provenance import RankedRevision, ranked_at, source_warnings
 
 if TYPE_CHECKING:
-    from vmrag_link.api.writing import NewText
     from vmrag_link.retrieval.narrowing import Narrowing
+    from vmrag_link.retrieval.search import Searcher
+    from vmrag_link.workspace import View
 
-_MOST_REFS = 4
+_MAX_REFS = 4
 """Maximum number of open indexes of other git refs."""
 
-_MOST_RESULTS = 1000
+_MAX_RESULTS = 1000
 
 
 class SearchArguments(NamedTuple):
@@ -58,31 +48,33 @@ class SearchArguments(NamedTuple):
     max_tokens: int | None
 
 
-class PlacedIndex(NamedTuple):
+class RefIndex(NamedTuple):
     """The index of a git ref."""
 
     at: RankedRevision
-    held: ReusedIndex
+    """The pinned revision, the commit and its settings."""
+    reused: ReusedIndex
 
 
 class ApiSession:
-    """Run the operations for one thread at a time.
+    """The workspace and the open indexes, for one thread at a time.
 
-    `keep`: leave indexes open between two calls.
+    `keep`: leave the index of the work tree open between two calls.
     """
 
     def __init__(self, places: Places, *, keep: bool) -> None:
-        self._ws = Workspace(places, QUIET)
+        self.ws = Workspace(places, QUIET)
         self._keep = keep
-        self._work_tree = ReusedIndex(self._ws)
-        self._commits: dict[str, PlacedIndex] = {}
+        self._work_tree = ReusedIndex(self.ws)
+        self._commits: dict[str, RefIndex] = {}
+        """Indexes by commit, the last used one at the end."""
 
     def close(self) -> None:
         self._work_tree.close_index()
-        for placed in self._commits.values():
-            placed.held.close_index()
+        for ref_index in self._commits.values():
+            ref_index.reused.close_index()
         self._commits.clear()
-        self._ws.close()
+        self.ws.close()
 
     @property
     def holds_work_tree(self) -> bool:
@@ -90,47 +82,45 @@ class ApiSession:
         return self._work_tree.is_open
 
     def position(self, ref: str | None) -> AnswerPosition:
+        """Return the commit and revision that a search answers from."""
         from vmrag_link.workspace.follow.provenance import find_view_origin
 
-        held = self._placed(ref).held if ref is not None else self._work_tree
-        position = held.use_index(lambda _, view: reading.position_of(find_view_origin(self._ws, view).kb))
+        index = self._open_ref(ref).reused if ref is not None else self._work_tree
+        position = index.use_index(lambda _, view: reading.position_of(find_view_origin(self.ws, view).kb))
         self._release()
         return position
 
-    # -- search ------------------------------------------------------------------------------------
-
     def search(self, question: SearchArguments, ref: str | None) -> SearchResults:
+        """Return the passages that answer best. `ref`: a git ref, or None for the work tree."""
         require_query(question.text)
-        placed = self._placed(ref) if ref is not None else None
-        query = self._query(question, placed.at if placed else None)
-        budget, committed = question.max_tokens, placed is not None
-        store: Any = self._ws
-        if question.collections and not placed:
+        ref_index = self._open_ref(ref) if ref is not None else None
+        query = self._query(question, ref_index.at if ref_index else None)
+        store: Any = self.ws
+        if question.collections and not ref_index:
             from vmrag_link.ops.stores import stores
 
-            store = stores.find_common_store(self._ws, question.collections)
-        if store is not self._ws:  # only on this machine
-            hits = search_index(
-                store, lambda searcher, view: place_hits(store, searcher, view, query, budget=budget, committed=False)
-            )
-        else:
-            held = placed.held if placed else self._work_tree
-            hits = held.use_index(
-                lambda searcher, view: place_hits(self._ws, searcher, view, query, budget=budget, committed=committed)
-            )
+            store = stores.find_common_store(self.ws, question.collections)
+
+        def place(searcher: Searcher, view: View) -> PlacedHits:
+            committed = ref_index is not None
+            return place_hits(store, searcher, view, query, budget=question.max_tokens, committed=committed)
+
+        index = ref_index.reused if ref_index else self._work_tree
+        # Collections that are only on this machine have an index of their own.
+        hits = index.use_index(place) if store is self.ws else search_index(store, place)
         self._release()
         return _results(question.text, hits)
 
     def _query(self, question: SearchArguments, at: RankedRevision | None) -> Query:
-        settings = at.retrieval if at else self._ws.config.retrieval
+        settings = at.retrieval if at else self.ws.config.retrieval
         mode = question.mode or settings.mode
         if mode not in list(Mode):
             raise UsageInvalid(
                 f"mode must be one of {', '.join(Mode)}; found {mode!r}.", hint="pass a mode, such as 'mode=\"hybrid\"'"
             )
-        if question.k is not None and not 0 < question.k <= _MOST_RESULTS:
+        if question.k is not None and not 0 < question.k <= _MAX_RESULTS:
             raise UsageInvalid(
-                f"k must be 1 to {_MOST_RESULTS}; found {question.k}.", hint="pass a number, such as 'k=5'"
+                f"k must be 1 to {_MAX_RESULTS}; found {question.k}.", hint="pass a number, such as 'k=5'"
             )
         if question.max_tokens is not None and not 0 < question.max_tokens <= MOST_BUDGET:
             raise UsageInvalid(
@@ -146,61 +136,22 @@ class ApiSession:
             narrowing=_narrow(question),
         )
 
-    def _placed(self, ref: str) -> PlacedIndex:
+    def _open_ref(self, ref: str) -> RefIndex:
         """Return the index of a ref, which stays open for the next query."""
-        commit = ref if re.fullmatch(COMMIT_NAME, ref) else plumbing.resolve_commit(self._ws.places, ref)
-        placed = self._commits.pop(commit, None)
-        if placed is None:
-            at = ranked_at(self._ws, ref, or_files=True)
-            placed = PlacedIndex(at, ReusedIndex(self._ws, at))
-        self._commits[commit] = placed
-        while len(self._commits) > _MOST_REFS:
-            self._commits.pop(next(iter(self._commits))).held.close_index()
-        return placed
+        commit = ref if re.fullmatch(COMMIT_NAME, ref) else plumbing.resolve_commit(self.ws.places, ref)
+        ref_index = self._commits.pop(commit, None)
+        if ref_index is None:
+            at = ranked_at(self.ws, ref, or_files=True)
+            ref_index = RefIndex(at, ReusedIndex(self.ws, at))
+        self._commits[commit] = ref_index
+        while len(self._commits) > _MAX_REFS:
+            self._commits.pop(next(iter(self._commits))).reused.close_index()
+        return ref_index
 
     def _release(self) -> None:
         if not self._keep:
             self._work_tree.close_index()
-            self._ws.release_files()
-
-    # -- documents ---------------------------------------------------------------------------------
-
-    def get(self, name: str, ref: str | None) -> DocumentText:
-        return reading.get(self._ws, f"{ref}:{name}" if ref is not None else name, name)
-
-    def grep(self, pattern: str, *, ref: str | None, **options: Any) -> LineMatches:
-        return reading.grep(self._ws, pattern, ref=ref, **options)
-
-    def list(self, collection: str | None) -> tuple[DocumentEntry, ...]:
-        return reading.list_documents(self._ws, collection)
-
-    def diff(self, old: str | None, new: str | None, only: Sequence[str], *, code: bool) -> DiffResults:
-        return reading.diff(self._ws, old, new, only, code=code)
-
-    def history(self, name: str, limit: int, ref: str | None) -> tuple[DocumentVersion, ...]:
-        return reading.history(self._ws, name, limit, ref)
-
-    def fingerprint(self, ref: str | None) -> str:
-        from vmrag_link.ops.fingerprint.fingerprint import compute_fingerprint
-
-        return compute_fingerprint(self._ws, ref=ref).fingerprint
-
-    # -- write -------------------------------------------------------------------------------------
-
-    def add(self, new: NewText) -> WrittenDocument:
-        from vmrag_link.api import writing
-
-        return writing.add(self._ws, new)
-
-    def remove(self, names: Sequence[str], collection: str | None) -> RemovedDocuments:
-        from vmrag_link.api import writing
-
-        return writing.remove(self._ws, names, collection)
-
-    def commit(self, message: str, *, git: bool, author: str | None) -> CommittedRevision:
-        from vmrag_link.api import writing
-
-        return writing.commit(self._ws, message, git=git, author=author)
+            self.ws.release_files()
 
 
 def _narrow(question: SearchArguments) -> Narrowing | None:

@@ -40,7 +40,8 @@ def add(ws: Workspace, new: NewText) -> WrittenDocument:
         raise UsageInvalid(
             "existing must be refuse, replace or append.", hint="pass 'existing=\"replace\"' to replace the document"
         )
-    if source := ws.sources.find_writable(new.collection):
+    source = ws.sources.find_writable(new.collection)
+    if source:
         return _add_note(ws, source, new)
     if new.collection is None:
         raise UsageInvalid(
@@ -103,7 +104,9 @@ def _metadata(metadata: Mapping[str, Any]) -> str:
 
 
 def _kind(changes: ChangeCounts) -> Literal["added", "modified", "unchanged"]:
-    return "added" if changes.added else "modified" if changes.modified else "unchanged"
+    if changes.added:
+        return "added"
+    return "modified" if changes.modified else "unchanged"
 
 
 def remove(ws: Workspace, names: Sequence[str], collection: str | None) -> RemovedDocuments:
