@@ -1,4 +1,10 @@
-"""The files of HEAD's commit that are in Chroma's store on this machine."""
+"""Index the files of HEAD's commit that belong in Chroma's store on this machine.
+
+Chroma's own clients search this store. It never changes once it is built, so it contains files as
+they were committed, without edits of the work tree. This module indexes these files as a view, and
+records the view's name in the worktree's folder (`CommittedFiles`). The background process
+`vmrag_hooks.chroma` and `vmrag sync --wait` call it, and then build the store from the view.
+"""
 
 from __future__ import annotations
 
@@ -18,45 +24,10 @@ if TYPE_CHECKING:
     from vmrag_link.workspace import Workspace
 
 
-def bind_files(ws: Workspace) -> None:
-    """Index the files of HEAD's commit, and bind them to this worktree's store.
-
-    Edited files are left out, because a store does not change. The files of all collections are
-    indexed. A collection that the knowledge base also stores is hidden later, when the store is
-    built (`OpenIndex`). Raises `SourcesIncomplete`, and the errors of
-    `SourceIndex.open_commit`.
-    """
-    chroma, commit = ws.chroma.local, plumbing.read_head(ws.places).commit
-    if not chroma.rules or commit is None:
-        with file_failures():
-            chroma.bind_files(None)
-        return
-    config = select_sources(ws, ws.sources.read_config_at(commit))
-    previous_percent = -1
-    while True:  # each turn continues indexing
-        with file_failures(), ws.source_index.open_commit(commit, config, stored=()) as opened:
-            if opened is None or opened.is_complete:
-                view = opened.folder.name.removesuffix(f"-{SUFFIX}") if opened and opened.collections else ""
-                chroma.bind_files(CommittedFiles(commit, chroma.rules, view))
-                return
-            percent = opened.indexed
-        if percent <= previous_percent:  # no progress, so this raises an error
-            require_complete({}, (), indexed=percent)
-        previous_percent = percent
-
-
-def select_sources(ws: Workspace, config: Config) -> Config:
-    """Return the settings with only those sources whose files are in a store."""
-    if ws.config.chroma.sources == "all":
-        return config
-    sources = tuple(source for source in config.sources if source.kind == "document")
-    return msgspec.structs.replace(config, sources=sources)
-
-
 def bind_lacking_files(ws: Workspace, log: Callable[[str], None]) -> None:
-    """Update the files of this worktree's store if they are at another commit than HEAD.
+    """Call `bind_files` if the store follows HEAD and was built for another commit.
 
-    A failure is recorded, and the store is built without files.
+    A failure is recorded and logged, not raised. Then the store is built without files.
     """
     chroma = ws.chroma.local
     if not chroma.lacks_files():
@@ -71,3 +42,41 @@ def bind_lacking_files(ws: Workspace, log: Callable[[str], None]) -> None:
         chroma.note_failure(name, error)
     else:
         chroma.forget_failure(name)
+
+
+def bind_files(ws: Workspace) -> None:
+    """Index the files of HEAD's commit, and record their view for this worktree's store.
+
+    All collections of files are indexed. If the knowledge base stores a collection of the same
+    name, `OpenIndex` leaves the files out when the store is built. Raises `SourcesIncomplete` if
+    indexing does not progress, and the errors of `SourceIndex.open_commit`.
+    """
+    chroma = ws.chroma.local
+    commit = plumbing.read_head(ws.places).commit
+    if not chroma.rules or commit is None:  # no file belongs in the store
+        with file_failures():
+            chroma.bind_files(None)
+        return
+    config = select_sources(ws, ws.sources.read_config_at(commit))
+    percent = -1
+    while True:  # `open_commit` may index only some files in each call
+        with file_failures(), ws.source_index.open_commit(commit, config, stored=()) as opened:
+            if opened is None or opened.is_complete:
+                view = opened.folder.name.removesuffix(f"-{SUFFIX}") if opened and opened.collections else ""
+                # In this block, no process removes the view before its name is recorded.
+                chroma.bind_files(CommittedFiles(commit, chroma.rules, view))
+                return
+            if opened.indexed <= percent:
+                require_complete({}, (), indexed=opened.indexed)  # raises `SourcesIncomplete`
+            percent = opened.indexed
+
+
+def select_sources(ws: Workspace, config: Config) -> Config:
+    """Return the settings with only those sources whose files belong in a store.
+
+    If the setting `chroma.sources` is not `all`, these are the sources of documents, without code.
+    """
+    if ws.config.chroma.sources == "all":
+        return config
+    sources = tuple(source for source in config.sources if source.kind == "document")
+    return msgspec.structs.replace(config, sources=sources)
