@@ -20,7 +20,7 @@ from vmrag_hooks.boundary import run_guarded  # noqa: E402
 from vmrag_link.git.pin_merge import is_merge, read_marker_size  # noqa: E402
 from vmrag_link.progress import QUIET  # noqa: E402
 from vmrag_link.workspace import Workspace, twins  # noqa: E402
-from vmrag_link.workspace.follow import lazy_fetch  # noqa: E402
+from vmrag_link.workspace.follow import accepted_losses  # noqa: E402
 from vmrag_link.workspace.merge.merge_pins import merge_pins  # noqa: E402
 
 
@@ -51,7 +51,7 @@ def merge_pin_files(argv: Sequence[str]) -> None:
             from vmrag_link.workspace.merge import merge_state  # rarely needed
 
             merge_state.discard_aborted(workspace)
-        lazy_fetch.require_sides(workspace, base.read_bytes(), before, theirs.read_bytes())
+        accepted_losses.require_sides(workspace, base.read_bytes(), before, theirs.read_bytes())
         result = merge_pins(
             workspace.engine,
             base.read_bytes(),

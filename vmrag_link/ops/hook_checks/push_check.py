@@ -155,7 +155,7 @@ def _check_new_pin(ws: Workspace, data: bytes, commit: str, last_pins: Collectio
 def _is_lost(ws: Workspace, data: bytes, revision: str, last_pins: Iterable[bytes]) -> bool:
     """Return True if a pushed branch accepts the loss of a pinned revision, and no remote has it.
 
-    The record may be untrusted (see `lazy_fetch.is_given_up`). A revision that comes from a remote
+    The record may be untrusted (see `accepted_losses`). A revision that comes from a remote
     is no longer lost, and is pushed.
     """
     pin = try_read_pin(ws.places.kb, data)
@@ -163,13 +163,13 @@ def _is_lost(ws: Workspace, data: bytes, revision: str, last_pins: Iterable[byte
     ends = [last_pin.dolt_commit for last_pin in readable_pins if last_pin]
     if pin is None or not any(revisions.accepts_loss(ws.engine, end, revision) for end in ends):
         return False
-    from vmrag_link.workspace.follow import lazy_fetch  # rarely needed, and a push waits for imports
+    from vmrag_link.workspace.follow import accepted_losses, lazy_fetch  # rarely needed, and a push waits for imports
 
     try:
         lazy_fetch.require_revision(ws, pin, "a pushed commit")
     except PinRevisionMissing as missing:
         with contextlib.suppress(PinRevisionMissing):
-            return lazy_fetch.is_given_up(ws, missing, ends)
+            return accepted_losses.is_given_up(ws, missing, ends)
         return False
     return True
 

@@ -23,7 +23,7 @@ from vmrag_link.merging.text import Labels
 from vmrag_link.merging.threeway import MergeResult
 from vmrag_link.models import Record
 from vmrag_link.workspace import Workspace, twins
-from vmrag_link.workspace.follow import follow_pin, lazy_fetch, losses, recovery
+from vmrag_link.workspace.follow import accepted_losses, follow_pin, losses, recovery
 from vmrag_link.workspace.follow.losses import AcceptedLoss, LossSearch
 from vmrag_link.workspace.history import document_names
 from vmrag_link.workspace.history.document_names import DocumentName
@@ -179,7 +179,7 @@ def fetch_sides(ws: Workspace) -> None:
     undecided = pin_conflict.find_undecided(ws.places)
     if undecided:
         state = merge_state.read_merge(ws)
-        lazy_fetch.require_sides(ws, *undecided.stages, given_up=state.given_up if state else ())
+        accepted_losses.require_sides(ws, *undecided.stages, given_up=state.given_up if state else ())
 
 
 def _select_conflicts(merged: MergeResult, ids: Sequence[str]) -> list[Conflict]:

@@ -1,14 +1,18 @@
-"""Fetch the pinned revision if it is missing. In a fresh clone, fetch the whole knowledge base.
+"""Fetch the pinned revision when a command needs it and this clone does not have it.
 
-Only trusted remotes are used. A failed fetch is not an error. The work tree uses the available
-state, and `Workspace.fetch_error` has the reason.
+In a fresh clone, the whole knowledge base is fetched. Only trusted remotes are used. There are two
+policies for a fetch that fails:
+
+* `fetch_pinned` follows the pin. The work tree stays at its revision, and `Workspace.fetch_error`
+  has the reason, which answers mention. The failure is also recorded in a file, so that the next
+  commands do not wait for a dead network again.
+* `require_revision` gets a revision that the user or git names, and raises the reason.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import msgspec
@@ -30,15 +34,12 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.file_access import write_atomically
-from vmrag_link.git import configuration, plumbing
+from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin import Pin
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace, reasons
-
-OR_RESOLVE_WITHOUT_IT = "run 'vmrag resolve --accept-loss' to continue with the other side if no one has it"
-"""The hint if a merged pin names a lost revision."""
 
 OR_PIN_WITHOUT_IT = "run 'vmrag pin --accept-loss REVISION' to continue from that revision if no one has it"
 
@@ -47,9 +48,6 @@ ASK_AUTHOR = (
     "(a maintainer can run 'vmrag adopt FORK' if only a fork has it)"
 )
 
-ACCEPTED_KEY = "vmrag.acceptedLoss"
-"""Key in git's configuration: revisions whose loss the user accepted on this machine."""
-
 RETRY_SECONDS = 60
 """Time before an unreachable remote is tried again, so that queries do not wait for a dead network.
 If a remote answered without the revision, each command tries again. A server also waits this long.
@@ -57,7 +55,7 @@ If a remote answered without the revision, each command tries again. A server al
 
 
 class _Failure(Record, frozen=True):
-    """The last failed fetch."""
+    """The last failed fetch, as recorded in `unreached.json`."""
 
     remote: str
     revision: str
@@ -68,7 +66,7 @@ class _Failure(Record, frozen=True):
     cause: str = RemoteUnreachable.code
 
     @property
-    def answered(self) -> bool:
+    def remote_answered(self) -> bool:
         """True if the remote answered that it does not have the revision."""
         return self.cause == PinRevisionMissing.code
 
@@ -78,81 +76,61 @@ class _Failure(Record, frozen=True):
 
 
 def fetch_pinned(ws: Workspace, *, insist: bool = False) -> bool:
-    """Fetch the pinned revision if it is missing and `auto_fetch` is on. Return whether it came.
+    """Fetch the pinned revision if it is missing and `auto_fetch` is on.
 
-    `insist`: try again even if it failed recently, because nothing else can answer. Raises
-    `NotInitialized` with the reason if a fresh clone gets no knowledge base. Other failures are
-    recorded, not raised.
+    Return whether a revision arrived. `insist`: try again even if the fetch failed recently,
+    because nothing else can answer. Raises `NotInitialized` with the reason if a fresh clone gets
+    no knowledge base. Other failures are recorded in `ws.fetch_error`, not raised.
     """
     if not ws.config.auto_fetch:
         return False
-    cloned = not ws.is_initialized
-    if cloned and not _clone_knowledge_base(ws, insist=insist):
+    is_fresh_clone = not ws.is_initialized
+    if is_fresh_clone and not _clone_knowledge_base(ws, insist=insist):
         return False
     target = ws.resolve_target_for_reading()
     if target.state != "missing" or target.pin is None or target.problem:  # a refused revision is here already
-        return cloned
-    earlier = None if insist or ws.current_revision is None else _read_recent_failure(ws, target.pin)
-    if earlier and (ws.fetch_error or not earlier.answered):
-        ws.fetch_error = earlier.error
-        return cloned
-    ws.fetch_error = _fetch_revision(ws, target.pin)
-    raised_before_request = isinstance(ws.fetch_error, LockError | RemoteNotTrusted | RemoteInvalid)
-    if ws.fetch_error and not raised_before_request:
-        _write_failure(ws, target.pin, ws.fetch_error)
-    return cloned or ws.fetch_error is None
+        return is_fresh_clone
+    if not insist and ws.current_revision is not None:
+        failure = _read_recent_failure(ws, target.pin)
+        # Each command asks a remote that answered once more. An unreachable remote must wait.
+        if failure and (ws.fetch_error or not failure.remote_answered):
+            ws.fetch_error = failure.error
+            return is_fresh_clone
+    error = _fetch_revision(ws, target.pin)
+    ws.fetch_error = error
+    has_contacted_remote = not isinstance(error, LockError | RemoteNotTrusted | RemoteInvalid)
+    if error and has_contacted_remote:
+        _write_failure(ws, target.pin, error)
+    return is_fresh_clone or error is None
 
 
 def retry_fetch(ws: Workspace) -> None:
-    """Fetch the pinned revision if it is missing because the remote did not have it."""
+    """Fetch the pinned revision if the remote lacked it at the last fetch, because it may have been
+    pushed since.
+    """
     pin = migrated.try_read_pin(ws.places.kb, plumbing.read_pin_bytes(ws.places)) if ws.is_initialized else None
     failure = _read_failure(ws, pin) if pin else None
-    if failure and failure.answered:
+    if failure and failure.remote_answered:
         fetch_pinned(ws)
 
 
 def unusable_pin(ws: Workspace, target: Target) -> VmragError:
-    """Return the error for an unusable pin, with the last answer of the remote, however old.
+    """Return the error for a pin that cannot be followed.
 
-    No remote is contacted.
+    No remote is contacted. The reason is that of the last failed fetch, however old it is.
     """
-    if not ws.fetch_error and target.state == "missing" and target.pin and (failure := _read_failure(ws, target.pin)):
-        ws.fetch_error = failure.error
+    if target.state == "missing" and target.pin and not ws.fetch_error:
+        failure = _read_failure(ws, target.pin)
+        ws.fetch_error = failure.error if failure else None
     return reasons.explain_unusable(ws, target)
 
 
-def _clone_knowledge_base(ws: Workspace, *, insist: bool) -> bool:
-    """Clone the knowledge base of a fresh clone. Return whether it came.
-
-    A refusal is immediate, so it is tried each time. A remote that does not answer is not tried
-    again for `RETRY_SECONDS`.
-    """
-    if opening.is_lost(ws.places.kb):
-        raise reasons.explain_uninitialized(ws)
-    pin = migrated.try_read_pin(ws.places.kb, plumbing.read_pin_bytes(ws.places))
-    if pin is None:
-        return False
-    if not insist and ws.clone_error:
-        raise ws.clone_error
-    if not insist and (earlier := _read_recent_failure(ws, pin)):
-        raise reasons.explain_uninitialized(ws, earlier.error)
-    from vmrag_link.workspace.remotes.clone import clone  # rarely needed, and a checkout waits for imports
-
-    try:
-        clone(ws, automatic=True)
-    except (RemoteError, FileSystemError) as error:
-        if isinstance(error, RemoteUnreachable):
-            _write_failure(ws, pin, error)
-        ws.clone_error = reasons.explain_uninitialized(ws, error)
-        raise ws.clone_error from error
-    return True
-
-
 def require_revision(ws: Workspace, pin: Pin, source: str) -> str:
-    """Return the revision of a pin that the user or git asks for.
+    """Return the revision of a pin, and fetch it if it is missing.
 
-    Fetch it if it is missing and `auto_fetch` is on. Raises `PinRevisionMissing` with the `source`
-    of the pin.
+    If the knowledge base was migrated to another engine since, the result is the migrated revision.
+    Without the setting `auto_fetch`, nothing is fetched. `source`: the name of the commit with the
+    pin, for messages. Raises `PinRevisionMissing`.
     """
     if not ws.is_initialized:
         fetch_pinned(ws)
@@ -172,71 +150,8 @@ def require_revision(ws: Workspace, pin: Pin, source: str) -> str:
     raise reasons.explain_missing_revision(missing, revision, error) from error
 
 
-def require_sides(
-    ws: Workspace, base: bytes | None, ours: bytes | None, theirs: bytes | None, *, given_up: Collection[str] = ()
-) -> None:
-    """Require the revisions of the pins that git merges.
-
-    A side without a readable pin needs none. A lost revision is not needed if another side accepts
-    its loss (`is_given_up`), or if it is in `given_up`. Raises `PinRevisionMissing`.
-    """
-    named = (("our side", ours), ("their side", theirs), ("the base", base))
-    sides = [(source, pin) for source, data in named if (pin := migrated.try_read_pin(ws.places.kb, data))]
-    others = [pin.dolt_commit for _, pin in sides]
-    problems: list[PinRevisionMissing] = []
-    for source, pin in sides:
-        if pin.dolt_commit in given_up:
-            continue
-        try:
-            require_revision(ws, pin, source)
-        except PinRevisionMissing as error:
-            problems.append(error)
-    for problem in problems:
-        if not is_given_up(ws, problem, others):
-            raise PinRevisionMissing(
-                problem.message,
-                hint=problem.hint.replace(
-                    OR_PIN_WITHOUT_IT.removeprefix("run "), OR_RESOLVE_WITHOUT_IT.removeprefix("run ")
-                ),
-                **problem.details,
-            )
-
-
-def is_given_up(ws: Workspace, missing: PinRevisionMissing, others: Iterable[str]) -> bool:
-    """Return whether one of the others accepts the loss of a missing revision, and no remote has
-    it.
-
-    Anyone with push access can record a loss, and a remote that cannot be reached may have the
-    revision. So if a remote was not reached, the record applies only if the user accepted the loss
-    on this machine. Otherwise raises `PinRevisionMissing` with a hint.
-    """
-    from vmrag_link.merging import revisions
-
-    revision = missing.details["revision"]
-    if not ws.is_initialized or not any(revisions.accepts_loss(ws.engine, other, revision) for other in others):
-        return False
-    if _no_remote_has_it(missing.__cause__) or revision in configuration.read_config_values(ws.places, ACCEPTED_KEY):
-        return True
-    raise PinRevisionMissing(
-        f"{missing.message} A record accepts its loss, but it applies only after all remotes answered that they do not have it.",
-        hint=hints.join_alternatives(
-            missing.hint, f"run 'git config --add {ACCEPTED_KEY} {revision}' if no remote has it"
-        ),
-        **missing.details,
-    )
-
-
-def _no_remote_has_it(error: BaseException | None) -> bool:
-    """Return whether all remotes answered that they do not have the revision."""
-    if isinstance(error, PinRevisionMissing):
-        return "engine" not in error.details  # otherwise this clone lacks a migration, and contacted no remote
-    return isinstance(error, RemoteEmpty) or (
-        isinstance(error, RemoteUnreachable) and error.cause == PinRevisionMissing.code
-    )
-
-
 def pinned_at(ws: Workspace, ref: str) -> str:
-    """Return the revision that a git ref pins.
+    """Return the revision that the commit of a git ref pins, and fetch it if it is missing.
 
     Raises the errors of `pin_at` and `require_revision`.
     """
@@ -260,8 +175,35 @@ def pin_at(ws: Workspace, ref: str, *, shown: str = "", limit: int | None = None
     return migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}")
 
 
+def _clone_knowledge_base(ws: Workspace, *, insist: bool) -> bool:
+    """Fetch the whole knowledge base into a fresh clone. Return False if there is no pin.
+
+    A remote that does not answer is not tried again for `RETRY_SECONDS`. Other failures are quick,
+    so each command tries again. Raises `NotInitialized` with the reason.
+    """
+    if opening.is_lost(ws.places.kb):
+        raise reasons.explain_uninitialized(ws)
+    pin = migrated.try_read_pin(ws.places.kb, plumbing.read_pin_bytes(ws.places))
+    if pin is None:
+        return False
+    if not insist and ws.clone_error:
+        raise ws.clone_error
+    if not insist and (earlier := _read_recent_failure(ws, pin)):
+        raise reasons.explain_uninitialized(ws, earlier.error)
+    from vmrag_link.workspace.remotes.clone import clone  # rarely needed, and a checkout waits for imports
+
+    try:
+        clone(ws, automatic=True)
+    except (RemoteError, FileSystemError) as error:
+        if isinstance(error, RemoteUnreachable):
+            _write_failure(ws, pin, error)
+        ws.clone_error = reasons.explain_uninitialized(ws, error)
+        raise ws.clone_error from error
+    return True
+
+
 def _fetch_revision(ws: Workspace, pin: Pin) -> VmragError | None:
-    """Fetch the revision. Return why it is still missing, or None."""
+    """Fetch the revision of a pin. Return why it is still missing, or None if it arrived."""
     from vmrag_link.workspace.remotes import destinations, revision_map
     from vmrag_link.workspace.remotes.fetch import fetch_in_turn
 
@@ -272,11 +214,11 @@ def _fetch_revision(ws: Workspace, pin: Pin) -> VmragError | None:
         return None
     failure: VmragError | None = None
     try:
-        has_answered, problems = fetch_in_turn(
-            ws, destinations.list_trusted_addresses(ws, pin.dolt_remote), pin.dolt_commit
-        )
-        unasked = [problem for problem in problems if not isinstance(problem, RemoteEmpty)]
-        failure = next(iter(unasked), None) or (None if has_answered else problems[0])
+        addresses = destinations.list_trusted_addresses(ws, pin.dolt_remote)
+        has_answered, problems = fetch_in_turn(ws, addresses, pin.dolt_commit)
+        unreached = [problem for problem in problems if not isinstance(problem, RemoteEmpty)]
+        if unreached or not has_answered:
+            failure = (unreached or problems)[0]
     except (RemoteError, LockError, FileSystemError) as error:
         failure = error
     current = migrated.translate_revision(ws.places.kb, pin.dolt_commit)  # the fetch may have the migrated revision
@@ -295,6 +237,7 @@ def _fetch_revision(ws: Workspace, pin: Pin) -> VmragError | None:
 
 
 def _read_recent_failure(ws: Workspace, pin: Pin) -> _Failure | None:
+    """Return the last failure for this pin if it is less than `RETRY_SECONDS` old."""
     failure = _read_failure(ws, pin)
     return failure if failure and 0 <= time.time() - failure.at < RETRY_SECONDS else None
 

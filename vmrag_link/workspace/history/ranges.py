@@ -21,7 +21,7 @@ from vmrag_link.git import plumbing, remotes
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.workspace import Workspace
-from vmrag_link.workspace.follow import lazy_fetch
+from vmrag_link.workspace.follow import accepted_losses, lazy_fetch
 from vmrag_link.workspace.history.log import LogRange
 from vmrag_link.workspace.history.revparse import HEAD, WORKING, resolve_rev
 
@@ -133,15 +133,15 @@ def _find_joined_base(
 
 
 def find_pinned_unless_lost(ws: Workspace, commit: str, *sides: str) -> str | None:
-    """Return the revision that a commit pins, or None.
+    """Return the revision that a commit pins. None without a pin, or if the loss of the revision is
+    accepted by one of the sides (`accepted_losses.is_given_up`).
 
-    None also if a side accepts its loss (`lazy_fetch.is_given_up`). Raises `PinRevisionMissing` and
-    `PinMalformed`.
+    Raises `PinRevisionMissing` and `PinMalformed`.
     """
     try:
         return find_pinned(ws, commit)
     except PinRevisionMissing as missing:
-        if lazy_fetch.is_given_up(ws, missing, sides):
+        if accepted_losses.is_given_up(ws, missing, sides):
             return None
         raise
 
