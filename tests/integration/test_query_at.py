@@ -20,7 +20,7 @@ from vmrag_link.sync.context import SyncContext
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.answers.query import answer_query
 from vmrag_link.workspace.follow.lazy_fetch import pinned_at
-from vmrag_link.workspace.follow.provenance import ranked_at
+from vmrag_link.workspace.follow.search_scope import ranked_at
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -29,7 +29,7 @@ from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.answers import query
-from vmrag_link.workspace.follow.provenance import ranked_at
+from vmrag_link.workspace.follow.search_scope import ranked_at
 
 SCRIPT = Path(sys.executable).with_name("vmrag")
 QUERIES = ("install the program", "rest and sleep", "certificates for TLS", "uv", "faq question")

@@ -22,7 +22,8 @@ from vmrag_link.progress import QUIET
 from vmrag_link.retrieval.query import MOST_BUDGET, MOST_HITS, Mode, Query
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.answers.query import require_query, search_index
-from vmrag_link.workspace.follow.provenance import RankedRevision, ranked_at, source_warnings
+from vmrag_link.workspace.follow.provenance import source_warnings
+from vmrag_link.workspace.follow.search_scope import RankedRevision, ranked_at
 
 if TYPE_CHECKING:
     from vmrag_link.retrieval.narrowing import Narrowing

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vmrag_link.retrieval.narrowing import Narrowing
     from vmrag_link.retrieval.query import Query
     from vmrag_link.workspace import Workspace
-    from vmrag_link.workspace.follow.provenance import RankedRevision
+    from vmrag_link.workspace.follow.search_scope import RankedRevision
 
 
 class ShownAnswer(Record, frozen=True):

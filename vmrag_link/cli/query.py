@@ -25,7 +25,7 @@ from vmrag_link.workspace.answers.passages import PassageReport
 from vmrag_link.workspace.answers.query import describe_setup
 from vmrag_link.workspace.documents.copies import form_sentence, suggest_removal
 from vmrag_link.workspace.follow import provenance
-from vmrag_link.workspace.follow.provenance import RankedRevision, ranked_at
+from vmrag_link.workspace.follow.search_scope import RankedRevision, ranked_at
 
 if TYPE_CHECKING:
     from vmrag_link.ops.query.packed_answer import PackedReport

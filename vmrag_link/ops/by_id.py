@@ -19,7 +19,8 @@ from vmrag_link.workspace.documents.collections import DOCUMENTS, source_read_on
 from vmrag_link.workspace.documents.document_selection import chunks_of
 from vmrag_link.workspace.documents.writing import Planned, WriteResult
 from vmrag_link.workspace.follow.follow_pin import read_consistently
-from vmrag_link.workspace.follow.provenance import AnswerOrigin, add_sources, answer_from_files, find_origin
+from vmrag_link.workspace.follow.provenance import AnswerOrigin, add_sources, find_origin
+from vmrag_link.workspace.follow.search_scope import answer_from_files
 
 if TYPE_CHECKING:
     from vmrag_link.workspace import ReadableStore

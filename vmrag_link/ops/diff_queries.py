@@ -21,7 +21,7 @@ from vmrag_link.workspace.answers.golden_file import GoldenAnswer, answer_querie
 from vmrag_link.workspace.answers.query import search_index
 from vmrag_link.workspace.follow import lazy_fetch
 from vmrag_link.workspace.follow.follow_pin import follow_and_warn
-from vmrag_link.workspace.follow.provenance import RankedRevision, can_files_answer, ranked_at
+from vmrag_link.workspace.follow.search_scope import RankedRevision, can_files_answer, ranked_at
 from vmrag_link.workspace.history.revparse import WORKING, resolve_rev
 
 

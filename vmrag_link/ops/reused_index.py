@@ -13,7 +13,7 @@ from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace, reasons
 from vmrag_link.workspace.answers.query import search_index, view_at
 from vmrag_link.workspace.follow.follow_pin import read_consistently
-from vmrag_link.workspace.follow.provenance import RankedRevision
+from vmrag_link.workspace.follow.search_scope import RankedRevision
 from vmrag_link.workspace.reader import View
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from vmrag_link.ops.show import ShowReport
     from vmrag_link.retrieval.query import Hit
     from vmrag_link.workspace import Workspace
-    from vmrag_link.workspace.follow.provenance import RankedRevision
+    from vmrag_link.workspace.follow.search_scope import RankedRevision
 
 
 class Workspaces:
@@ -87,7 +87,7 @@ class Kb:
         if self._place() is None:
             from vmrag_link.errors import NotInitialized, PinMissing
             from vmrag_link.workspace.follow.follow_pin import follow
-            from vmrag_link.workspace.follow.provenance import can_files_answer
+            from vmrag_link.workspace.follow.search_scope import can_files_answer
 
             try:
                 follow(self._ws, tolerate="failures")
@@ -176,13 +176,14 @@ class Kb:
         return result.fingerprint
 
     def _place(self) -> RankedRevision | None:
-        from vmrag_link.workspace.follow.provenance import ranked_at
+        from vmrag_link.workspace.follow.search_scope import ranked_at
 
         return None if self._ref is None else ranked_at(self._ws, self._ref)
 
     def _require_pinned(self) -> str:
         from vmrag_link.errors import NotInitialized, PinMissing
-        from vmrag_link.workspace.follow.provenance import can_files_answer, find_origin, require_pinned
+        from vmrag_link.workspace.follow.provenance import find_origin, require_pinned
+        from vmrag_link.workspace.follow.search_scope import can_files_answer
 
         try:
             stands = find_origin(self._ws)

@@ -47,7 +47,8 @@ from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.answers import golden_file
 from vmrag_link.workspace.answers.golden_file import GoldenAnswer, answer_queries
 from vmrag_link.workspace.answers.query import search_index
-from vmrag_link.workspace.follow.provenance import KbBlock, find_view_origin, ranked_at, require_pinned
+from vmrag_link.workspace.follow.provenance import KbBlock, find_view_origin, require_pinned
+from vmrag_link.workspace.follow.search_scope import ranked_at
 from vmrag_link.workspace.history.document_names import NamedRows
 from vmrag_link.workspace.history.named_places import JoinedRows
 from vmrag_link.workspace.indexed_rows import IndexedRows

@@ -20,7 +20,8 @@ from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.sync.plan import read_rows_at
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow.follow_pin import follow_and_warn
-from vmrag_link.workspace.follow.provenance import RankedRevision, find_origin, ranked_at, require_pinned
+from vmrag_link.workspace.follow.provenance import find_origin, require_pinned
+from vmrag_link.workspace.follow.search_scope import RankedRevision, ranked_at
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MAX_FILE_BYTES = 64 * 1024

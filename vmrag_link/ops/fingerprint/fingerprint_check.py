@@ -30,7 +30,7 @@ from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.sync.plan import read_collections_at
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.answers.index_status import Holdings, count_differing, read_holdings
-from vmrag_link.workspace.follow.provenance import RankedRevision, ranked_at
+from vmrag_link.workspace.follow.search_scope import RankedRevision, ranked_at
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.source_index import require_complete
 from vmrag_link.workspace.source_tree import SourceTree

@@ -18,7 +18,8 @@ from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.answers.passages import names_of_hits
 from vmrag_link.workspace.answers.query import require_query, search_index
-from vmrag_link.workspace.follow.provenance import KbBlock, RankedRevision, find_view_origin, ranked_at
+from vmrag_link.workspace.follow.provenance import KbBlock, find_view_origin
+from vmrag_link.workspace.follow.search_scope import RankedRevision, ranked_at
 from vmrag_link.workspace.history import log
 from vmrag_link.workspace.history.document_names import DocumentName
 from vmrag_link.workspace.history.file_history import FileCommit, file_commit

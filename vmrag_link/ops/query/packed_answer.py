@@ -32,7 +32,8 @@ from vmrag_link.workspace.answers.passage_places import PassagePlaces
 from vmrag_link.workspace.answers.passages import committed_files, mark_notes, names_of_hits, read_documents
 from vmrag_link.workspace.answers.query import answer_from_index, require_query, search_index, with_untracked_matches
 from vmrag_link.workspace.documents.copies import StoredCopy, find_copies
-from vmrag_link.workspace.follow.provenance import KbBlock, RankedRevision, find_view_origin
+from vmrag_link.workspace.follow.provenance import KbBlock, find_view_origin
+from vmrag_link.workspace.follow.search_scope import RankedRevision
 
 if TYPE_CHECKING:
     from vmrag_link.workspace import ReadableStore, View

@@ -25,7 +25,8 @@ from vmrag_link.retrieval.narrowed import NarrowingFilter
 from vmrag_link.retrieval.narrowing import Narrowing, make_narrowing
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace.answers.query import search_index
-from vmrag_link.workspace.follow.provenance import KbBlock, RankedRevision, find_view_origin
+from vmrag_link.workspace.follow.provenance import KbBlock, find_view_origin
+from vmrag_link.workspace.follow.search_scope import RankedRevision
 
 if TYPE_CHECKING:
     from vmrag_link.workspace import ReadableStore, View

@@ -20,7 +20,8 @@ from vmrag_link.retrieval.narrowed import NarrowingFilter, SymbolFilter
 from vmrag_link.retrieval.narrowing import Narrowing, compile_symbol, make_narrowing, normalize_symbol
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace.answers.query import require_readable, search_index
-from vmrag_link.workspace.follow.provenance import KbBlock, RankedRevision, find_view_origin
+from vmrag_link.workspace.follow.provenance import KbBlock, find_view_origin
+from vmrag_link.workspace.follow.search_scope import RankedRevision
 
 if TYPE_CHECKING:
     from vmrag_link.workspace import ReadableStore, View

@@ -38,7 +38,7 @@ from vmrag_link.settings import RetrievalSettings
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.answers import golden_file
 from vmrag_link.workspace.answers.golden_file import GoldenAnswer
-from vmrag_link.workspace.follow.provenance import RankedRevision
+from vmrag_link.workspace.follow.search_scope import RankedRevision
 
 _COMPARISON_ERRORS = (
     QueriesInvalid,

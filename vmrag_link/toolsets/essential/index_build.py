@@ -24,7 +24,7 @@ from vmrag_link.sync import background
 from vmrag_link.sync.background import Job, WatchedProgress
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.answers.query import search_index
-from vmrag_link.workspace.follow.provenance import ranked_at
+from vmrag_link.workspace.follow.search_scope import ranked_at
 
 AT_ONCE: Mapping[str, int] = {BUILDING: 200, INDEXING: 200, EMBEDDING: 1_000}
 """Maximum number of documents, files and texts that a search indexes itself."""

@@ -28,14 +28,8 @@ from vmrag_link.toolsets.essential.index_build import TooManyDocuments
 from vmrag_link.workspace import Workspace, reasons, source_tree
 from vmrag_link.workspace.answers.packing import PackedPassage
 from vmrag_link.workspace.answers.query import with_untracked_matches
-from vmrag_link.workspace.follow.provenance import (
-    AnswerOrigin,
-    KbBlock,
-    RankedRevision,
-    add_sources,
-    find_git_origin,
-    ranked_at,
-)
+from vmrag_link.workspace.follow.provenance import AnswerOrigin, KbBlock, add_sources, find_git_origin
+from vmrag_link.workspace.follow.search_scope import RankedRevision, ranked_at
 from vmrag_link.workspace.source_index import build_without_index
 from vmrag_link.workspace.source_tree import SourceTree
 from vmrag_link.workspace.worktree import OpenSources

@@ -19,7 +19,8 @@ from vmrag_link.shown_names import name_documents
 from vmrag_link.workspace.answers.passage_places import PassagePlaces, PlacedPassage, line_at
 from vmrag_link.workspace.answers.query import answer_from_index, require_query, search_index, with_untracked_matches
 from vmrag_link.workspace.documents.copies import StoredCopy, find_copies
-from vmrag_link.workspace.follow.provenance import KbBlock, RankedRevision
+from vmrag_link.workspace.follow.provenance import KbBlock
+from vmrag_link.workspace.follow.search_scope import RankedRevision
 
 if TYPE_CHECKING:
     from vmrag_link.workspace import ReadableStore, View

@@ -20,7 +20,8 @@ from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow.follow_pin import read_consistently
-from vmrag_link.workspace.follow.provenance import KbBlock, RankedRevision, answer_from_files, find_view_origin
+from vmrag_link.workspace.follow.provenance import KbBlock, find_view_origin
+from vmrag_link.workspace.follow.search_scope import RankedRevision, answer_from_files
 from vmrag_link.workspace.reader import View
 
 if TYPE_CHECKING:

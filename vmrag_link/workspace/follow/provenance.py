@@ -1,7 +1,8 @@
-"""Describe where an answer comes from, and resolve the place that a query searches.
+"""Describe where an answer comes from: the revision, the commit, and files of the work tree.
 
-Each report of a command that reads documents has this origin. The place is the work tree, or a
-commit with its pin and its files.
+Each command that reads documents puts this origin (`KbBlock`) into its report, and prints its notes
+as warnings. A command that must not answer from another revision than the pinned one calls
+`require_pinned` or `refuse_outdated`.
 """
 
 from __future__ import annotations
@@ -13,28 +14,23 @@ import msgspec
 
 from vmrag_link.errors import (
     FAILED_CHECK,
-    KnowledgeElsewhere,
     KnowledgeMoved,
-    NotInitialized,
-    PinMissing,
-    PinRevisionMissing,
     VmragError,
     first_of,
     plural,
 )
 from vmrag_link.git import plumbing
 from vmrag_link.models import At, Record
-from vmrag_link.settings import Config, RetrievalSettings
 from vmrag_link.sync.target import describe_left_behind
 from vmrag_link.workspace import Workspace, reasons
-from vmrag_link.workspace.follow import lazy_fetch
 from vmrag_link.workspace.worktree import STORED, OpenSources
 
 if TYPE_CHECKING:
-    from vmrag_link.workspace import LocalStore, ReadableStore, SourceStore, View
+    from vmrag_link.workspace import LocalStore, ReadableStore, View
 
 INCOMPLETE = "SOURCES_INCOMPLETE"
-_NAMED = 3
+"""Code of a warning that files did not answer."""
+_MAX_NAMED_PATHS = 3
 
 
 class SourceBlock(Record, frozen=True, omit_defaults=True):
@@ -89,26 +85,30 @@ class AnswerOrigin(Record, frozen=True):
     """The origin of an answer."""
 
     at: At
-    """The place in which documents are read."""
+    """The KB branch or the revision from which documents are read."""
     revision: str
-    """The same place without uncommitted documents."""
+    """The revision without uncommitted documents."""
     kb: KbBlock
     notes: tuple[str, ...]
     """Why it is not the pinned revision; empty if it is."""
 
 
 def find_origin(ws: ReadableStore) -> AnswerOrigin:
-    """Return the present origin of answers in the workspace. Nothing is moved.
+    """Return the origin of documents that are read from the store now, without an index.
 
     Raises the errors of `Reader.read_moment`.
     """
-    if not isinstance(ws, Workspace):
-        from vmrag_link.workspace.source_tree import SourceStore
+    if isinstance(ws, Workspace):
+        return _find_documents_origin(ws)
+    from vmrag_link.workspace.source_tree import SourceStore
 
-        if not isinstance(ws, SourceStore):
-            return _form_unversioned(ws, plumbing.read_head(ws.places).commit)
-        with ws.reader.view() as view:
-            return find_view_origin(ws, view)
+    if not isinstance(ws, SourceStore):
+        return _form_unversioned(ws, plumbing.read_head(ws.places).commit)
+    with ws.reader.view() as view:
+        return find_view_origin(ws, view)
+
+
+def _find_documents_origin(ws: Workspace) -> AnswerOrigin:
     moment = ws.reader.read_moment()
     if not ws.engine.has_revision(moment.revision):
         raise reasons.explain_unusable(ws, moment.target)
@@ -120,11 +120,12 @@ def find_origin(ws: ReadableStore) -> AnswerOrigin:
 
 
 def find_git_origin(ws: Workspace, error: VmragError | None = None) -> AnswerOrigin:
-    """Return the origin of the files of a work tree: git's HEAD. The knowledge base is not read.
+    """Return the origin of answers from files only: git's HEAD. The knowledge base is not read.
 
-    `error`: the error for the knowledge base. A note tells if the commit pins it.
+    `error`: why it cannot be read. If the commit has a pin, a note has this reason.
     """
-    head, notes = plumbing.read_head(ws.places).commit, reasons.explain_missing_documents(error) if error else ()
+    head = plumbing.read_head(ws.places).commit
+    notes = reasons.explain_missing_documents(error) if error else ()
     block = KbBlock(str(ws.places.top), head, branch=None, commit="", dirty=False, in_sync=not notes)
     return AnswerOrigin("", "", block, notes)
 
@@ -136,6 +137,11 @@ def find_view_origin(ws: ReadableStore, view: View) -> AnswerOrigin:
 
         if isinstance(ws, LocalStore):
             return _form_unversioned(ws, view.git_head)
+    sources = None
+    if view.sources:
+        sources = _form_source_block(view.sources)
+    elif view.files_note:
+        sources = SourceBlock(view.git_head, (), problem=view.files_note)
     block = KbBlock(
         worktree=str(ws.places.top),
         git_head=view.git_head,
@@ -143,7 +149,7 @@ def find_view_origin(ws: ReadableStore, view: View) -> AnswerOrigin:
         commit=view.revision,
         dirty=view.dirty,
         in_sync=not view.notes,
-        sources=_form_source_block(view.sources, view.git_head, view.files_note),
+        sources=sources,
         empty=bool(view.sources and view.revision) and _is_empty(view),
     )
     return AnswerOrigin(view.at, view.revision, block, view.notes)
@@ -156,18 +162,20 @@ def _is_empty(view: View) -> bool:
 
 
 def add_sources(origin: AnswerOrigin, opened: OpenSources | None) -> AnswerOrigin:
-    """Return the origin with the files of its tree."""
-    block = _form_source_block(opened, None)
-    return msgspec.structs.replace(origin, kb=msgspec.structs.replace(origin.kb, sources=block)) if block else origin
+    """Return the origin with the files that also answered, if there are any."""
+    if opened is None:
+        return origin
+    block = _form_source_block(opened)
+    return msgspec.structs.replace(origin, kb=msgspec.structs.replace(origin.kb, sources=block))
 
 
 def source_warnings(kb: KbBlock) -> list[str]:
-    """Return sentences about files of sources that did not answer, with reasons."""
+    """Return a sentence for each reason why files of sources did not answer."""
     return [sentence for _, sentence in coded_source_warnings(kb)]
 
 
 def coded_source_warnings(kb: KbBlock) -> list[tuple[str, str]]:
-    """Return the sentences of `source_warnings`, each with its code."""
+    """Return the sentences of `source_warnings` as pairs (code, sentence)."""
     block = kb.sources
     if block is None:
         return []
@@ -175,17 +183,17 @@ def coded_source_warnings(kb: KbBlock) -> list[tuple[str, str]]:
     coded += [(INCOMPLETE, _describe_unavailable(name, reason)) for name, reason in block.unavailable.items()]
     submodules = [path for path in block.missing if path.endswith("/")]
     if submodules:
-        named = first_of(submodules, _NAMED)
-        lacking = plural(len(submodules), "submodule")
-        coded.append((INCOMPLETE, f"the answer lacks {lacking} that cannot be read here: {named}."))
-    files_missing = [path for path in block.missing if not path.endswith("/")]
-    for paths, problem in (
-        (files_missing, "this clone does not have"),
+        count = plural(len(submodules), "submodule")
+        paths = first_of(submodules, _MAX_NAMED_PATHS)
+        coded.append((INCOMPLETE, f"the answer lacks {count} that cannot be read here: {paths}."))
+    missing_files = [path for path in block.missing if not path.endswith("/")]
+    for files, problem in (
+        (missing_files, "this clone does not have"),
         (block.failed, "could not be split into chunks here"),
     ):
-        if paths:
-            files = f"{plural(len(paths), 'file')} of sources that {problem}"
-            coded.append((INCOMPLETE, f"the answer lacks {files}: {first_of(paths, _NAMED)}."))
+        if files:
+            count = f"{plural(len(files), 'file')} of sources that {problem}"
+            coded.append((INCOMPLETE, f"the answer lacks {count}: {first_of(files, _MAX_NAMED_PATHS)}."))
     if block.indexed < 100:  # noqa: PLR2004  percent
         coded.append((INCOMPLETE, f"indexing: {block.indexed} % of the files answer; the next query continues."))
     return coded
@@ -194,12 +202,10 @@ def coded_source_warnings(kb: KbBlock) -> list[tuple[str, str]]:
 def untracked_notice(kb: KbBlock) -> str:
     """Return the sentence about untracked files that match a query; empty if there are none."""
     matches = kb.sources.untracked_matches if kb.sources else 0
+    if not matches:
+        return ""
     verb = "matches" if matches == 1 else "match"
-    return (
-        f"{plural(matches, 'untracked file')} {verb}; run 'vmrag query --untracked' to search untracked files"
-        if matches
-        else ""
-    )
+    return f"{plural(matches, 'untracked file')} {verb}; run 'vmrag query --untracked' to search untracked files"
 
 
 def _describe_unavailable(name: str, reason: str) -> str:
@@ -209,9 +215,7 @@ def _describe_unavailable(name: str, reason: str) -> str:
     return f"{statement}{'' if ': ' in reason else '.'}"
 
 
-def _form_source_block(opened: OpenSources | None, head: str | None, problem: str = "") -> SourceBlock | None:
-    if opened is None:
-        return SourceBlock(head, (), problem=problem) if problem else None
+def _form_source_block(opened: OpenSources) -> SourceBlock:
     return SourceBlock(
         commit=opened.commit,
         collections=opened.collections,
@@ -233,10 +237,9 @@ def _form_unversioned(store: LocalStore, git_head: str | None) -> AnswerOrigin:
 
 
 def require_pinned(ws: Workspace, notes: Sequence[str]) -> None:
-    """Raise the reason if the documents that are read are not those of the pinned revision.
+    """Raise the reason if an answer does not come from the pinned revision.
 
-    This is for callers that must not use another answer. `notes`: the notes of the answer
-    (`AnswerOrigin.notes`).
+    `notes`: the notes of the answer (`AnswerOrigin.notes`), which are empty if it does.
     """
     if not notes:
         return
@@ -245,17 +248,16 @@ def require_pinned(ws: Workspace, notes: Sequence[str]) -> None:
         raise reasons.explain_unusable(ws, target)
     if ws.follow_error:
         raise ws.follow_error
-    is_behind = tuple(notes) == describe_left_behind(target)  # these notes have the commands
-    raise KnowledgeMoved(
-        " ".join(notes),
-        hint="run 'vmrag status' to see the state" if is_behind else "run 'vmrag sync' to sync to the pin",
-    )
+    hint = "run 'vmrag sync' to sync to the pin"
+    if tuple(notes) == describe_left_behind(target):  # these notes have the commands
+        hint = "run 'vmrag status' to see the state"
+    raise KnowledgeMoved(" ".join(notes), hint=hint)
 
 
 def refuse_outdated(ws: Workspace, notes: Sequence[str], *, strict: bool) -> None:
-    """Raise the reason as `require_pinned` does, if `strict`.
+    """If `strict`, raise like `require_pinned`, with the exit code of a failed check.
 
-    The exit code is always that of drift.
+    `strict`: the user gave the option `--strict`.
     """
     if not strict:
         return
@@ -265,63 +267,3 @@ def refuse_outdated(ws: Workspace, notes: Sequence[str], *, strict: bool) -> Non
         if error.exit_code == FAILED_CHECK:
             raise
         raise KnowledgeMoved(error.message, hint=error.hint, cause=error.cause) from error
-
-
-class RankedRevision(Record, frozen=True):
-    """A place to search instead of the work tree."""
-
-    revision: str
-    """The revision with the stored documents; empty if only files are searched."""
-    retrieval: RetrievalSettings
-    """The settings for the ranking."""
-    commit: str | None = None
-    """The commit whose files are also searched."""
-    config: Config | None = None
-    """The settings of the commit, which name its sources."""
-    notes: tuple[str, ...] = ()
-    """Why its stored documents are missing; empty if they are not."""
-
-
-def can_files_answer(ws: Workspace, error: VmragError) -> bool:
-    """Return whether files of sources can answer alone, if `error` is why no documents
-    can be read.
-    """
-    missing = isinstance(error, NotInitialized | PinMissing) and not isinstance(error, KnowledgeElsewhere)
-    return missing and bool(ws.sources.configured)
-
-
-def answer_from_files(ws: Workspace, error: VmragError) -> SourceStore:
-    """Return the files of sources, which answer if no stored documents can be read.
-
-    Notes of their views list missing documents. Raises `error` if there are no sources.
-    """
-    if not ws.sources.configured:
-        raise error
-    ws.files.notes = reasons.explain_missing_documents(error)
-    return ws.files
-
-
-def ranked_at(ws: Workspace, ref: str, *, or_files: bool = False) -> RankedRevision:
-    """Return the place to search at a git ref, with the settings of its commit.
-
-    `or_files`: if the pinned revision is missing, search its files, and add a note. Raises the
-    errors of `lazy_fetch.pinned_at`, and `ConfigInvalid`.
-    """
-    return ranked_commit(ws, ref, ws.sources.read_config_at(ref), or_files=or_files)
-
-
-def ranked_commit(ws: Workspace, ref: str, config: Config, *, or_files: bool = False) -> RankedRevision:
-    """Return the place to search at a git ref whose settings are known."""
-    if not config.sources:
-        return RankedRevision(lazy_fetch.pinned_at(ws, ref), config.retrieval)
-    commit, revision = plumbing.resolve_commit(ws.places, ref), ""
-    notes: tuple[str, ...] = ()
-    try:
-        revision = lazy_fetch.pinned_at(ws, ref)
-    except PinMissing:  # files need no pin
-        pass
-    except (KnowledgeElsewhere, PinRevisionMissing) as error:
-        if not or_files:
-            raise
-        notes = reasons.explain_missing_documents(error)
-    return RankedRevision(revision, config.retrieval, commit, config, notes)
