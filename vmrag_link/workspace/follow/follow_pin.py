@@ -1,4 +1,11 @@
-"""Bring a work tree to its pin before anything reads it. Every command that reads starts here."""
+"""Follow the pin: move a work tree's documents and index to the pinned revision before reading.
+
+Every command that reads calls `follow` first, because git can change HEAD and the pin without
+running a hook. If nothing changed since the last call, `follow` only compares small files.
+
+If the new pin cannot be followed, the work tree stays at the revision that it followed last. Then a
+command either raises the reason, or answers from that revision with a warning.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +33,10 @@ if TYPE_CHECKING:
     from vmrag_link.workspace import ReadableStore
 
 Tolerance = Literal["nothing", "git", "failures"]
-"""When a command may answer from the state that was followed last.
+"""When a command may answer from the revision that was followed last.
 
-`git`: while another git command works in the repository, and if a sync in the background takes
-longer than `hooks.wait_s`. `failures`: also if the next state cannot be written or built, for
+`git`: while another git command holds a lock of git, or while a sync in the background takes longer
+than `hooks.wait_s`. `failures`: also if documents cannot be moved or the index cannot be built, for
 example on a full or read-only disk.
 """
 
@@ -43,17 +50,19 @@ T = TypeVar("T")
 
 
 def follow(ws: Workspace, *, index: bool = True, tolerate: Tolerance = "nothing") -> SyncReport | None:
-    """Bring documents and index to the pin. Return None if there was nothing to do.
+    """Move documents and index to the pin. Return None if there was nothing to do.
 
     Interrupted commits are finished first. Without `index` only the documents move, and an index
-    that is being built is not waited for. Notes report changes of documents. A pin that cannot be
-    followed is not an error: the report's `state` has the reason. `Workspace.follow_error` is the
-    failure that was tolerated.
+    that is being built is not waited for. Notes report changes of documents.
+
+    A missing or malformed pin is not an error: the report's `state` has the reason. Other failures
+    are raised, unless `tolerate` covers them and an earlier revision can answer. Then
+    `ws.follow_error` is set to the failure, which answers mention (`reasons.explain_difference`).
     """
     ws.follow_error = None
     if tolerate == "nothing":
         return _follow_pin(ws, index=index)
-    if index and _can_answer(ws, index=True) and _is_syncing(ws):
+    if index and ws.binding is not None and _is_syncing(ws):
         return None
     tolerated: tuple[type[VmragError], ...] = (GitBusy,)
     if tolerate == "failures":
@@ -62,15 +71,53 @@ def follow(ws: Workspace, *, index: bool = True, tolerate: Tolerance = "nothing"
         with file_failures():
             return _follow_pin(ws, index=index)
     except tolerated as error:
-        if not _can_answer(ws, index=index):
+        has_earlier = ws.binding is not None if index else ws.current_revision is not None
+        if not has_earlier:
             raise
         ws.follow_error = None if isinstance(error, GitBusy) else error
         return None
 
 
-def _can_answer(ws: Workspace, *, index: bool) -> bool:
-    """Return whether an earlier state can answer."""
-    return ws.binding is not None if index else ws.current_revision is not None
+def follow_or_raise(ws: Workspace) -> SyncReport | None:
+    """Follow the pin like `follow`, but raise if the pin is malformed or its revision missing."""
+    report = follow(ws)
+    if report is not None and report.state in ("malformed", "missing"):
+        raise reasons.explain_unusable(ws, ws.resolve_target())
+    return report
+
+
+def follow_and_warn(ws: Workspace, *, index: bool = False) -> None:
+    """Follow the pin like `follow`, and print a warning if the answer will come from another
+    revision than the pinned one.
+
+    This is for commands whose report has no field for such warnings.
+    """
+    follow(ws, index=index, tolerate="failures")
+    indexed_revision = ws.binding.revision if ws.binding else None
+    revision = indexed_revision if index else ws.current_revision
+    for note in reasons.explain_difference(ws, ws.resolve_target(), revision) if revision else ():
+        ws.progress.note(note)
+
+
+def read_consistently(ws: ReadableStore, read: Callable[[], T], *, index: bool = True) -> T:
+    """Follow the pin, and return the result of `read`, which sees one consistent position.
+
+    If another process changes HEAD or the pin (the trigger) while `read` runs, or begins a commit,
+    `read` is called again. A commit first moves the KB branch, then the pin, and between these two
+    steps neither has its documents. `index`: as for `follow`.
+    """
+    if not isinstance(ws, Workspace):
+        return read()  # a store without versions follows no pin
+    for _ in range(ATTEMPTS):
+        trigger = ws.read_trigger()
+        earlier_commits = list_pending(ws)
+        follow(ws, index=index, tolerate="failures")
+        answer = read()
+        # A commit that was pending before, and still is, belongs to a killed process.
+        has_new_commit = any(commit not in earlier_commits for commit in list_pending(ws))
+        if ws.read_trigger() == trigger and not has_new_commit:
+            break
+    return answer
 
 
 def _is_syncing(ws: Workspace) -> bool:
@@ -79,6 +126,7 @@ def _is_syncing(ws: Workspace) -> bool:
 
 
 def _follow_pin(ws: Workspace, *, index: bool) -> SyncReport | None:
+    """Fetch, recover, and move to the pin, without tolerance."""
     if not ws.is_initialized:
         ws.chroma.start_following()  # the store has only files; otherwise `bring_to_pin` updates it
     lazy_fetch.fetch_pinned(ws)
@@ -87,40 +135,3 @@ def _follow_pin(ws: Workspace, *, index: bool) -> SyncReport | None:
     if ws.config.index.chroma != "auto":  # otherwise the user did not ask for stores
         background.report_notes(background.get_chroma_job(ws.places), ws.progress.note)
     return ws.bring_to_pin(index=index)
-
-
-def follow_or_raise(ws: Workspace) -> SyncReport | None:
-    """Follow the pin, and raise the reason if there is one that cannot be followed."""
-    report = follow(ws)
-    if report is not None and report.state in ("malformed", "missing"):
-        raise reasons.explain_unusable(ws, ws.resolve_target())
-    return report
-
-
-def follow_and_warn(ws: Workspace, *, index: bool = False) -> None:
-    """Follow the pin. Print notes if the answer does not come from the pinned revision.
-
-    This is for commands whose report has no field for the origin of the answer.
-    """
-    follow(ws, index=index, tolerate="failures")
-    revision = (ws.binding.revision if ws.binding else None) if index else ws.current_revision
-    for note in reasons.explain_difference(ws, ws.resolve_target(), revision) if revision else ():
-        ws.progress.note(note)
-
-
-def read_consistently(ws: ReadableStore, read: Callable[[], T], *, index: bool = True) -> T:
-    """Return the result of `read` while the work tree is at its pin. `index`: as for `follow`.
-
-    `read` is called again if another process moves the pin while it runs. A commit first moves the
-    KB branch, then the pin, and between the two its documents are in neither. A commit that was
-    pending before, and still is, belongs to a dead process. It waits for git.
-    """
-    if not isinstance(ws, Workspace):
-        return read()  # a store without versions follows no pin
-    for _ in range(ATTEMPTS):
-        trigger, commits = ws.read_trigger(), list_pending(ws)
-        follow(ws, index=index, tolerate="failures")
-        answer = read()
-        if ws.read_trigger() == trigger and all(entry in commits for entry in list_pending(ws)):
-            break
-    return answer

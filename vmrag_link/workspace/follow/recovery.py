@@ -1,6 +1,9 @@
-"""Recover after a kill: finish or report the commits and replays in the journal.
+"""Recover after a kill: finish the operations that the journal lists, or report why it cannot.
 
-`follow_pin` starts with it.
+An operation writes its entry into the journal before its first step, and removes it after the last.
+There are two kinds: a commit (`CommitEntry`), whose revision may not be pinned yet, and a replay
+(`ReplayEntry`), which moves uncommitted documents to another revision. `follow_pin.follow` calls
+`recover`, so the next command finishes what a killed one began.
 """
 
 from __future__ import annotations
@@ -22,10 +25,7 @@ from vmrag_link.workspace import Workspace, twins
 
 
 def recover(ws: Workspace) -> None:
-    """Finish what killed commands began. Usually there is nothing to do.
-
-    All commands that work with the knowledge base call this first.
-    """
+    """Finish the operations of killed commands. Usually there are none."""
     _finish_replays(ws)
     if not list_pending(ws):
         _pin_unpinned_head(ws)
@@ -43,10 +43,10 @@ def recover(ws: Workspace) -> None:
 
 
 def _pin_unpinned_head(ws: Workspace) -> None:
-    """Pin the head of the KB branch in a new work tree, if the last work tree was removed before it
-    pinned it.
+    """Pin the head of the KB branch if the work tree that committed it was removed before git
+    committed its pin.
 
-    Uncommitted documents of the branch wait as well.
+    Only a new work tree does this, one that never followed a pin.
     """
     if ws.binding is not None or binding.read_applied(ws.places) is not None:
         return
@@ -60,7 +60,7 @@ def _pin_unpinned_head(ws: Workspace) -> None:
         return
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="pin a committed revision", timeout=ws.lock_timeout):
         if ws.read_trigger() != target.trigger or ws.engine.find_branch(branch.name) != branch:
-            return
+            return  # another process changed HEAD, the pin or the branch before this one had the lock
         from vmrag_link.workspace.pins import pinning
 
         pinning.write_pin(ws, branch.head, branch.name)
@@ -71,18 +71,17 @@ def _pin_unpinned_head(ws: Workspace) -> None:
 
 
 def _finish_replays(ws: Workspace) -> None:
-    """Finish moving uncommitted documents to another revision, for HEAD's branch and removed
-    branches.
-    """
-    branch = ws.read_trigger().branch
+    """Finish the replays of HEAD's code branch, and of code branches that were removed."""
+    owners = plumbing.read_kb_owners(ws.places)
+    code_branch = ws.read_trigger().branch
     for path, entry in ws.journal.list_entries():
         if not isinstance(entry, ReplayEntry):
             continue
         if problem := find_flaw(ws, entry):
             _stash_entry(ws, path, problem)
             continue
-        if not _belongs_to_branch(ws, entry.kb_branch, branch):
-            continue
+        if owners.get(entry.kb_branch, code_branch) != code_branch:
+            continue  # the next command on its code branch finishes it
         from vmrag_link.merging import replay
 
         branch_now = ws.engine.find_branch(entry.kb_branch)
@@ -95,17 +94,11 @@ def _finish_replays(ws: Workspace) -> None:
                     ws.progress.note(finished.note)
 
 
-def _belongs_to_branch(ws: Workspace, kb_branch: str, branch: str | None) -> bool:
-    """Return whether a KB branch belongs to this code branch, or to none."""
-    owners = plumbing.read_kb_owners(ws.places)
-    return owners.get(kb_branch, branch) == branch
-
-
 def list_pending(ws: Workspace) -> list[tuple[Path, CommitEntry | None]]:
-    """Return the commits in the journal that concern this work tree.
+    """Return the entries of commits that this work tree must finish, with their files.
 
-    These are its own commits, commits of the code branch that is checked out, and damaged entries.
-    For that branch, entries that cannot finish a commit are included.
+    These are its own commits, and those of other work trees on the code branch that is checked out.
+    Damaged entries are included, as None.
     """
     commits = [(path, entry) for path, entry in ws.journal.list_entries() if not isinstance(entry, ReplayEntry)]
     return [
@@ -119,40 +112,40 @@ def list_pending(ws: Workspace) -> list[tuple[Path, CommitEntry | None]]:
 
 
 def is_on_branch(ws: Workspace, entry: CommitEntry) -> bool:
-    """Return whether HEAD is on the code branch of the entry.
-
-    The branch may have another name now, because git renames the mapping to the KB branch with it.
+    """Return whether HEAD is on the code branch of the entry, and this work tree writes its KB
+    branch.
     """
-    trigger = ws.read_trigger()
+    trigger = ws.read_trigger()  # HEAD's name and the pin
     if trigger.branch is None:
         return False
-    renamed = plumbing.find_kb_branch(ws.places, trigger.branch) == entry.kb_branch
-    if trigger.symbolic != entry.symbolic and not renamed:
+    # A code branch that was renamed keeps its KB branch.
+    was_renamed = plumbing.find_kb_branch(ws.places, trigger.branch) == entry.kb_branch
+    if trigger.symbolic != entry.symbolic and not was_renamed:
         return False
-    target = ws.resolve_target()  # another work tree may write the branch, or this one may have its own
+    target = ws.resolve_target()  # without a KB branch if another work tree writes on it
     return target.kb_branch is not None and target.kb_branch.name == entry.kb_branch
 
 
 def find_flaw(ws: Workspace, entry: Entry | None) -> str:
-    """Return why an entry of the journal cannot finish a commit; empty if it can.
+    """Return why the operation of an entry cannot be finished; empty if it can.
 
-    For example, it cannot be read, or names something that does not exist.
+    For example, the entry cannot be read, or contains a revision that does not exist.
     """
     if entry is None:
         return "cannot be read"
     engine = ws.engine
-    named = [entry.parent] if isinstance(entry, CommitEntry) else [entry.head, entry.to]
-    for revision in named:
+    for revision in [entry.parent] if isinstance(entry, CommitEntry) else [entry.head, entry.to]:
         if not engine.has_revision(revision):
             return f"names a missing revision ({shortened(repr(revision))})"
     if isinstance(entry, ReplayEntry):
-        ours = entry.aside.startswith(ASIDE_PREFIX) and engine.is_legal_branch_name(entry.kb_branch)
-        return "" if ours else f"names a branch without stashed documents ({shortened(repr(entry.aside))})"
+        is_stash = entry.aside.startswith(ASIDE_PREFIX) and engine.is_legal_branch_name(entry.kb_branch)
+        return "" if is_stash else f"names a branch without stashed documents ({shortened(repr(entry.aside))})"
     branch = engine.is_legal_branch_name(entry.kb_branch) and engine.find_branch(entry.kb_branch)
     return "" if branch else f"names a missing branch ({shortened(repr(entry.kb_branch))})"
 
 
 def _stash_entry(ws: Workspace, path: Path, problem: str) -> None:
+    """Rename a damaged entry, so that no command reads it again, and report that."""
     try:
         aside = ws.journal.mark_damaged(path)
     except FileNotFoundError:
@@ -164,9 +157,7 @@ def _stash_entry(ws: Workspace, path: Path, problem: str) -> None:
 
 
 def _take_over(ws: Workspace, path: Path, entry: CommitEntry) -> None:
-    """Finish the commit of another work tree on this code branch, unless that process
-    is running.
-    """
+    """Finish the commit of another work tree, unless a process in that work tree holds its lock."""
     from vmrag_link.git import refs
 
     other_git_dir = Path(entry.git_dir)
@@ -180,9 +171,9 @@ def _take_over(ws: Workspace, path: Path, entry: CommitEntry) -> None:
 
 
 def _finish_commit(ws: Workspace, path: Path, entry: CommitEntry) -> None:
-    """Finish a commit. The caller holds the workspace's lock.
+    """Pin the revision of a commit, and remove its entry. The caller holds the workspace's lock.
 
-    If HEAD has left the branch of an entry, the entry stays until HEAD is back.
+    If HEAD is on another branch now, the entry stays until HEAD is back.
     """
     from vmrag_link.git import pin_conflict
 
@@ -193,20 +184,19 @@ def _finish_commit(ws: Workspace, path: Path, entry: CommitEntry) -> None:
         ws.journal.remove_entry(path)
         return
     revision = branch.head
-    trigger = ws.read_trigger()
-    on_branch = (
-        is_on_branch(ws, entry) and not plumbing.find_operation(ws.places) and not pin_conflict.read_stages(ws.places)
-    )
-    before = entry.pin.encode() if entry.pin is not None else None
-    if on_branch and (trigger.pin == before or _parse_revision(ws, trigger.pin) == revision):
+    is_git_busy = plumbing.find_operation(ws.places) or pin_conflict.read_stages(ws.places)
+    can_write_pin = is_on_branch(ws, entry) and not is_git_busy
+    pin_now = ws.read_trigger().pin
+    pin_before = entry.pin.encode() if entry.pin is not None else None
+    if can_write_pin and (pin_now == pin_before or _parse_revision(ws, pin_now) == revision):
         _write_pin(ws, path, revision, entry.kb_branch)
         return
     code = quoted(entry.symbolic.removeprefix(BRANCHES))
     ws.progress.note(
         f"UNPINNED_REVISION: revision {revision[:7]} of {entry.kb_branch!r} was committed, but not pinned before HEAD or the pin "
-        f"moved. To pin it: {'' if on_branch else f'git switch {code} && '}vmrag pin {revision}"
+        f"moved. To pin it: {'' if can_write_pin else f'git switch {code} && '}vmrag pin {revision}"
     )
-    if on_branch:
+    if can_write_pin:
         # The pin was replaced by another one, so no command will finish the commit. Keep its
         # revision.
         ws.engine.anchor_revision(revision, reason="committed, never pinned")
@@ -214,9 +204,9 @@ def _finish_commit(ws: Workspace, path: Path, entry: CommitEntry) -> None:
 
 
 def _write_pin(ws: Workspace, path: Path, revision: str, kb_branch: str) -> None:
-    """Write the pin of an interrupted commit.
+    """Write and stage the pin of a commit, and remove its entry.
 
-    If that fails, for example in a read-only work tree, a note tells, and the next command tries
+    If that fails, for example in a read-only work tree, the entry stays, and the next command tries
     again.
     """
     from vmrag_link.workspace.pins import pinning

@@ -1,6 +1,9 @@
-"""Bring KB branch and index to the pin: `vmrag sync`.
+"""Bring KB branch and index to the pin on request, and wait for copies of the index.
 
-Wait for Chroma's store or server if requested.
+`vmrag sync` calls `sync_to_pin`, or `sync_files` in a repository without stored documents. Unlike
+`follow_pin.follow`, both raise the reason if that is impossible. The index has two copies, which
+background processes build: Chroma's store on this machine, and the index on a Chroma server. The
+functions `wait_…` wait until they exist. `vmrag path` and the hooks call them as well.
 """
 
 from __future__ import annotations
@@ -25,16 +28,19 @@ if TYPE_CHECKING:
 
 
 def sync_to_pin(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> SyncReport:
-    """Bring KB branch and index to the pin. Return what changed; its notes were printed.
+    """Bring KB branch and index to the pin. Return what changed. Its notes are printed.
 
-    `wait`: wait until Chroma's store exists, and until the index is on the Chroma server of the
-    settings. The settings `index.chroma: wait` and `chroma.share: wait` request it each time.
+    `rebuild`: build the index again, even if it is current. `wait`: wait until Chroma's store
+    exists, and until the index is on the Chroma server of the settings. The settings
+    `index.chroma: wait` and `chroma.share: wait` also request this.
 
-    Raises `PinMissing`, `PinMalformed` or `PinRevisionMissing` if the pin cannot be followed. The
-    index continues to answer. Raises the reason if Chroma's store or server cannot be used.
+    Raises `PinMissing`, `PinMalformed` or `PinRevisionMissing` if the pin cannot be followed. Then
+    the index continues to answer. Raises the reason if Chroma's store or server cannot be used.
     """
-    if not ws.is_initialized and (data := plumbing.read_pin_bytes(ws.places)) is not None:
-        read_own_pin(ws.places, data)  # raises `PinMalformed`, because a fetch needs the pin
+    if not ws.is_initialized:
+        pin_bytes = plumbing.read_pin_bytes(ws.places)
+        if pin_bytes is not None:
+            read_own_pin(ws.places, pin_bytes)  # raises `PinMalformed`, because a fetch needs the pin
     lazy_fetch.fetch_pinned(ws, insist=True)
     recover(ws)
     report = ws.bring_to_pin(rebuild=rebuild)
@@ -43,13 +49,14 @@ def sync_to_pin(ws: Workspace, *, rebuild: bool = False, wait: bool = False) -> 
         raise reasons.explain_unusable(ws, target)
     if report is None:
         report = _report_no_change(ws, target)
-    behind = describe_left_behind(target)
-    for note in behind:
+    unpinned_notes = describe_left_behind(target)  # content of the KB branch that the pin lacks
+    for note in unpinned_notes:
         ws.progress.note(note)
-    report = msgspec.structs.replace(report, notes=report.notes + behind)
+    report = msgspec.structs.replace(report, notes=report.notes + unpinned_notes)
     with ws.reader.view():
         pass  # opening the view also repairs the working copy, if there are uncommitted documents
-    if wait and not (ws.chroma.local.mode == "off" and ws.chroma.server):
+    uses_server_only = ws.chroma.local.mode == "off" and ws.chroma.server
+    if wait and not uses_server_only:
         wait_for_store(ws)
     else:
         wait_if_set(ws)
@@ -65,21 +72,20 @@ def _report_no_change(ws: Workspace, target: Target) -> SyncReport:
 
     apply.remove_leftovers(ws.sync_context)  # a process may have been killed after the switch
     revision = ws.require_revision()
-    view = ViewReport(str(ws.views.view_path(revision)), "reused")
     return SyncReport(
         state="pinned",
         from_=revision,
         to=revision,
         plan=ChangeCounts(),
         chunks=ChunkCounts(),
-        view=view,
+        view=ViewReport(str(ws.views.view_path(revision)), "reused"),
         seconds={},
         attachment=target.attachment,
     )
 
 
 class FilesReport(Record, frozen=True):
-    """The index of a repository without stored documents."""
+    """The state of the index in a repository without stored documents."""
 
     commit: str | None
     """Checked-out commit. None before the first commit."""
@@ -120,10 +126,11 @@ def sync_files(ws: Workspace, *, wait: bool = False) -> FilesReport:
 
 
 def wait_for_store(ws: Workspace, *, lend: bool = False) -> Path:
-    """Return Chroma's store of the pinned documents and committed files. Wait until it exists.
+    """Build Chroma's store of the pinned documents and committed files, or wait for its builder.
 
-    `lend`: the caller passes it on, so it stays for at least `LEASE_SECONDS`. Raises the reason if
-    it cannot be built, and `UsageInvalid` or `IndexExtraMissing` if it is off.
+    Return the path of the store. `lend`: another program will read it, so it stays for at least
+    `chroma.stores.LEASE_SECONDS`. Raises the reason if it cannot be built, and `UsageInvalid` or
+    `IndexExtraMissing` if the setting `index.chroma` is off.
     """
     from vmrag_link.sync import chroma_builder  # a third of what a switch imports, and most switches do not wait
     from vmrag_link.workspace.committed_files import bind_files
@@ -134,8 +141,8 @@ def wait_for_store(ws: Workspace, *, lend: bool = False) -> Path:
     if revision:
         with ws.reader.open_index(revision):
             pass  # an index that does not verify was rebuilt
-    chroma, files = ws.chroma.local, ws.chroma.local.committed
-    store = chroma.get_store(revision, files.view if files else "")
+    chroma = ws.chroma.local
+    store = chroma.get_store(revision, chroma.committed.view if chroma.committed else "")
     if not store.views:
         raise _explain_empty_store(ws)
     return chroma_builder.provide_store(chroma, store, vectors=ws.read_vectors, progress=ws.progress, lend=lend)
@@ -150,9 +157,10 @@ def _explain_empty_store(ws: Workspace) -> VmragError:
             "cannot build Chroma's store: this repository has no commit yet.",
             hint="run 'git commit' to make the first commit",
         )
-    setting, hint = ws.config.chroma.sources, "run 'vmrag sources' to list the files of the sources"
-    if setting != "all":
-        hint = "run 'git config vmrag.chroma.sources all'"
+    setting = ws.config.chroma.sources
+    hint = "run 'git config vmrag.chroma.sources all'"
+    if setting == "all":
+        hint = "run 'vmrag sources' to list the files of the sources"
     return UsageInvalid(
         f"no file of HEAD belongs in Chroma's store (chroma.sources: {setting}), and no documents are stored.",
         hint=hint,
@@ -176,35 +184,37 @@ def wait_if_set(ws: Workspace) -> None:
 
 
 def store_of_working_copy(ws: Workspace) -> Path:
-    """Return a store of the present documents, with uncommitted documents and edited files.
+    """Build a store that includes uncommitted documents and edited files, and return its path.
 
-    Without changes, return the store of `wait_for_store`. The store is built for this call, and
-    stays while it is lent.
+    If there are none, return the store of `wait_for_store`. Both stay for at least
+    `chroma.stores.LEASE_SECONDS`.
     """
     from vmrag_link.sync import chroma_builder
     from vmrag_link.workspace.committed_files import select_sources
 
     chroma_builder.require_chroma(ws.chroma.local)
+    chroma = ws.chroma.local
     reader = ws.files.reader if ws.stores_nothing else ws.reader
     with contextlib.ExitStack() as until_built:
-        held_views = None
-        with reader.view() as view:
-            sources = view.sources if ws.chroma.local.rules else None
+        changed_views = None
+        with reader.view() as view:  # its lock is released before the store is built
+            sources = view.sources if chroma.rules else None
             if view.dirty or (sources and (sources.uncommitted or sources.removed)):
                 collections = {source.collection for source in select_sources(ws, ws.sources.config).sources}
                 unwanted = frozenset(sources.collections if sources else ()) - collections
-                folders = (view.folder, *(view.more if sources else ()))
-                held_views = until_built.enter_context(chroma_builder.hold_views(*folders, leave_out=unwanted))
-        if held_views is not None:
-            chroma = ws.chroma.local
-            return chroma_builder.provide_held_store(chroma, held_views, vectors=ws.read_vectors, progress=ws.progress)
+                folders = (view.folder, *view.more) if sources else (view.folder,)
+                changed_views = until_built.enter_context(chroma_builder.hold_views(*folders, leave_out=unwanted))
+        if changed_views is not None:
+            return chroma_builder.provide_held_store(
+                chroma, changed_views, vectors=ws.read_vectors, progress=ws.progress
+            )
     return wait_for_store(ws, lend=True)
 
 
 def wait_for_server(ws: Workspace) -> None:
-    """Share the bound index with the Chroma server, if there is one and it does not have the index.
+    """Put the index of this work tree on the Chroma server, if there is one and it lacks the index.
 
-    A failed attempt is repeated. Raises the reason if it fails again.
+    An attempt that failed in the background is repeated. Raises the reason if it fails again.
     """
     if ws.chroma.server is None or ws.config.chroma.share == "off" or ws.binding is None:
         return
