@@ -1,4 +1,12 @@
-"""Read a work tree's index consistently, while other processes continue."""
+"""Open the index that answers for a work tree, while other processes change and remove indexes.
+
+Each revision has an index that never changes, its view. If the KB branch has uncommitted documents,
+its *working copy* answers instead: a view that also has these documents. Both are derived from the
+knowledge base, so a missing or damaged index is built again.
+
+`Reader.view` yields an index that stays unchanged while the block runs, and the files of sources.
+All parts belong to one moment. The caller brings the work tree to its pin first (`follow_pin`).
+"""
 
 from __future__ import annotations
 
@@ -41,33 +49,36 @@ ATTEMPTS = 5
 
 
 class Moment(Record, frozen=True):
-    """The position of a work tree at one moment: HEAD's commit, the target of its pin, and the
-    revision that is read.
-    """
+    """The position of a work tree at one moment."""
 
     git_head: str | None
+    """HEAD's commit."""
     target: Target
+    """The state that HEAD and the pin request."""
     revision: str
+    """The revision that is read. It differs from the pin if the pin could not be followed."""
     branch: str | None
     """The KB branch, if it is at the revision."""
     dirty: bool
-    """True if it has uncommitted documents, which are also read."""
+    """True if this KB branch has uncommitted documents, which are also read."""
 
     @property
     def at(self) -> At:
-        """The place where documents are read."""
+        """The working set of the KB branch if it has uncommitted documents, else the revision."""
         return WorkingSet(self.branch) if self.branch and self.dirty else self.revision
 
 
 class View(Record, frozen=True):
-    """An index that can be read now: its directory, its revision, and whether it has uncommitted
-    documents.
-    """
+    """An index that is open for reading."""
 
     folder: Path
+    """The directory of the index."""
     revision: str
+    """The revision of its documents. Empty for an index of files."""
     branch: str | None
+    """The KB branch, if it is at the revision."""
     dirty: bool
+    """True if the index has uncommitted documents of this KB branch."""
     git_head: str | None = None
     """The commit that was checked out when the view was opened."""
     notes: tuple[str, ...] = ()
@@ -79,28 +90,26 @@ class View(Record, frozen=True):
 
     @property
     def more(self) -> tuple[Path, ...]:
-        """Views that are searched together with the one in `folder`."""
+        """The index of the files, which is searched together with the one in `folder`."""
         return (self.sources.folder,) if self.sources and self.sources.folder != self.folder else ()
 
     @property
     def at(self) -> At:
-        """The place of the documents in the index."""
+        """The working set of the KB branch if it has uncommitted documents, else the revision."""
         return WorkingSet(self.branch) if self.branch and self.dirty else self.revision
 
 
 class Reader:
-    """Read at the current position of the work tree.
-
-    The caller brings it to its pin first (`workspace.follow.follow_pin`).
-    """
+    """Read the index of a work tree."""
 
     def __init__(self, ws: WorkTree) -> None:
         self._ws = ws
-        self._failures: dict[tuple[str, str], VmragError] = {}
 
     def read_moment(self) -> Moment:
-        """Return the position of the work tree. Raises the errors of `Workspace.require_revision`,
-        and `Busy` if the position keeps changing.
+        """Return the position of the work tree, all parts of one moment.
+
+        Raises the errors of `Workspace.require_revision`, and `Busy` if the position keeps
+        changing.
         """
         for _ in range(ATTEMPTS):
             moment = self._read_position(self._ws.require_revision())
@@ -111,8 +120,8 @@ class Reader:
     def read(self, action: Callable[[View], T], *, files: bool = True) -> T:
         """Return the result of `action` for the view.
 
-        If the index proves damaged, it is built again once, because it is derived. `files`: as in
-        `view`.
+        If `action` raises `IndexFailed`, the damaged index is built again, and `action` runs once
+        more. `files`: as in `view`.
         """
         try:
             with self.view(files=files) as view:
@@ -128,44 +137,52 @@ class Reader:
 
     @contextlib.contextmanager
     def view(self, *, files: bool = True) -> Iterator[View]:
-        """Yield the index that answers for the work tree, including uncommitted documents. It does
-        not change in the block. Without `files`, the files of sources do not answer and hide no
-        documents.
+        """Yield the index that answers for the work tree, including uncommitted documents.
 
-        HEAD, pin, KB branch and index are of one moment: if one of them changes while the index is
-        opened, it is opened again.
+        It does not change in the block. Without `files`, the files of sources do not answer and
+        hide no documents. If HEAD, pin, KB branch or index change while the index is opened, it is
+        opened again. Raises the errors of `Workspace.require_indexed_revision`, and `Busy` if they
+        keep changing.
         """
-        self._failures.clear()
+        copy_failures: dict[tuple[str, str], VmragError] = {}  # why a working copy cannot be built
         for _ in range(ATTEMPTS):
             moment = self._read_position(self._ws.require_indexed_revision())
-            revision, copied_branch = moment.revision, self._find_copied_branch(moment)
-            failure = self._failures.get((copied_branch, revision)) if copied_branch else None
+            revision = moment.revision
+            copied_branch = self._find_copied_branch(moment)
+            failure = copy_failures.get((copied_branch, revision)) if copied_branch else None
+            if failure:
+                copied_branch = None  # the view of the revision answers instead
+            opening_index = self._open_copy(copied_branch, revision) if copied_branch else self.open_index(revision)
             # The files first: indexing them may take long, and writers of documents must not wait.
-            with (
-                self._open_sources(files) as sources,
-                self._open_answering_index(revision, None if failure else copied_branch) as folder,
-            ):
-                if folder and _is_same_moment(moment, self._read_position(self._ws.require_indexed_revision())):
-                    notes = reasons.explain_difference(self._ws, moment.target, revision)
-                    if failure:
-                        notes += (f"this answer lacks the uncommitted documents: {failure.message}",)
-                    dirty = moment.dirty and not failure
-                    view = View(
-                        folder=folder,
-                        revision=revision,
-                        branch=moment.branch,
-                        dirty=dirty,
-                        git_head=moment.git_head,
-                        notes=notes,
-                    )
-                    with self._add_sources(view, sources) as whole:
-                        yield whole
-                    return
+            with self._open_sources(files) as sources, opening_index as folder:
+                if copied_branch and isinstance(folder, VmragError):
+                    copy_failures[copied_branch, revision] = folder
+                    continue
+                now = self._read_position(self._ws.require_indexed_revision())
+                if not isinstance(folder, Path) or not _is_same_moment(moment, now):
+                    continue
+                notes = reasons.explain_difference(self._ws, moment.target, revision)
+                if failure:
+                    notes += (f"this answer lacks the uncommitted documents: {failure.message}",)
+                view = View(
+                    folder=folder,
+                    revision=revision,
+                    branch=moment.branch,
+                    dirty=moment.dirty and not failure,
+                    git_head=moment.git_head,
+                    notes=notes,
+                )
+                with self._add_sources(view, sources) as whole:
+                    yield whole
+                return
         raise _build_unstable_error("this working tree")
 
     @contextlib.contextmanager
     def _open_sources(self, with_files: bool) -> Iterator[OpenSources | str | None]:
-        """Yield the files of sources, or why they are unavailable, or None without sources."""
+        """Yield the index of the files of sources, or a sentence why they do not answer.
+
+        None without sources.
+        """
         if not (with_files and self._ws.sources.configured):
             yield None
             return
@@ -180,22 +197,24 @@ class Reader:
 
     @contextlib.contextmanager
     def _add_sources(self, view: View, sources: OpenSources | str | None) -> Iterator[View]:
+        """Yield the view with the result of `_open_sources`."""
         if not isinstance(sources, OpenSources):
             yield msgspec.structs.replace(view, files_note=sources or "")
             return
         stored = views.read_view(view.folder).collections
+        derived = {source.collection for source in self._ws.sources.configured if not source.write}
         with contextlib.ExitStack() as held:
-            derived = [source.collection for source in self._ws.sources.configured if not source.write]
-            if not stored.keys().isdisjoint({*sources.collections}.intersection(derived)):  # stored since
+            # If the view stores a collection of files, it did not when the files were opened.
+            if not stored.keys().isdisjoint(derived.intersection(sources.collections)):
                 sources = held.enter_context(self._ws.source_index.open_work_tree(stored=stored)) or sources
             yield msgspec.structs.replace(view, sources=sources)
 
     @contextlib.contextmanager
     def open_index(self, revision: str) -> Iterator[Path]:
-        """Yield the index of a revision. No other process removes it in the block. If it is missing
-        or does not verify, it is built first.
+        """Yield the index of a revision. No other process removes it in the block.
 
-        If it was built, the spare views beyond the limit are removed after the block.
+        If it is missing or does not verify, it is built first, on a read-only disk in memory. If it
+        was built, the spare views beyond the limit are removed after the block.
         """
         from vmrag_link.sync import apply, build
 
@@ -224,13 +243,13 @@ class Reader:
         raise _build_unstable_error(f"revision {revision[:7]}")
 
     def rebuild_copy(self) -> None:
-        """Build the working copy again from the revision's view, if the copy is what answers."""
+        """Build the working copy again from the revision's view, if the copy answers."""
         moment = self.read_moment()
+        revision = moment.revision
         if branch := self._find_copied_branch(moment):
-            revision = moment.revision
             copy = self._ws.sync_context.working_copy(branch, revision)
             with self._ws.views.segments.pause_collection():  # until the copy has its name
-                copy.rebuild_copy(lambda folder: self.update_copy(folder, branch, revision, whole=False))
+                copy.rebuild_copy(lambda folder: self.update_copy(folder, branch, revision, is_usable=False))
 
     def update_copy(
         self,
@@ -238,24 +257,24 @@ class Reader:
         branch: str,
         revision: str,
         *,
-        whole: bool,
+        is_usable: bool,
         changed: frozenset[tuple[str, str]] | None = None,
         alter: Callable[[Draft], None] = lambda _: None,
     ) -> None:
-        """Update a working copy, which the caller has locked, to the KB branch's uncommitted
-        documents.
+        """Update the working copy in `folder` to the uncommitted documents of a KB branch.
 
-        With `whole` it is updated, otherwise it is derived from the revision's view. `changed`: as
-        in `Indexer.update_index`. `alter` makes changes that do not depend on the texts.
+        The caller holds the lock of the copy. `is_usable`: False to build it from the revision's
+        view instead. `changed`: keys of the documents that may differ, None if any may. `alter`
+        makes changes to the index that do not depend on texts.
 
-        Documents are planned, read and counted one after the other. If another process writes in
-        between, the numbers differ, and the copy is made again. Raises `Busy` if that continues.
+        If another process writes documents during the update, the update fails and is repeated.
+        Raises `Busy` if that continues for `lock_timeout_s`.
         """
         deadline = time.monotonic() + self._ws.settings.lock_timeout
         while True:
-            stamp = self._ws.engine.read_stamp()
+            stamp = self._ws.engine.read_stamp()  # differs after any write
             try:
-                self._write_copy(folder, branch, revision, whole=whole, changed=changed, alter=alter)
+                self._write_copy(folder, branch, revision, is_usable=is_usable, changed=changed, alter=alter)
             except IndexFailed as error:
                 if self._ws.engine.read_stamp() == stamp:
                     raise
@@ -271,15 +290,15 @@ class Reader:
         branch: str,
         revision: str,
         *,
-        whole: bool,
+        is_usable: bool,
         changed: frozenset[tuple[str, str]] | None,
         alter: Callable[[Draft], None],
     ) -> None:
-        """Write the copy from the stored documents."""
+        """Write the copy once. Raises `IndexFailed` if documents changed while they were read."""
         from vmrag_link.index.draft import Draft
 
         with contextlib.ExitStack() as held:
-            base = folder if whole else held.enter_context(self.open_index(revision))
+            base = folder if is_usable else held.enter_context(self.open_index(revision))
             in_memory = folder in seal.MEMORY_FOLDERS
             target_views = MemoryViews(self._ws.views.root) if in_memory else self._ws.views
             draft = held.enter_context(Draft(target_views.segments, views.read_view(base)))
@@ -288,27 +307,27 @@ class Reader:
             draft.publish(folder, revision=revision, durable=False)
 
     def _read_position(self, revision: str) -> Moment:
-        head, target = plumbing.read_head(self._ws.places), self._ws.resolve_target_for_reading()
+        """Return the position once, while it may be changing."""
+        head = plumbing.read_head(self._ws.places)
+        target = self._ws.resolve_target_for_reading()
         branch = target.kb_branch
-        attached = branch.name if branch and branch.head == revision else None
-        return Moment(head.commit, target, revision, attached, bool(branch and attached and branch.dirty))
+        if branch is None or branch.head != revision:
+            return Moment(head.commit, target, revision, branch=None, dirty=False)
+        return Moment(head.commit, target, revision, branch.name, branch.dirty)
 
     def _find_copied_branch(self, moment: Moment) -> str | None:
         """Return the KB branch whose working copy answers, or None if the revision's view does."""
-        branch, revision = moment.branch, moment.revision
-        if branch and (moment.dirty or self._ws.sync_context.working_copy(branch, revision).holds_given_vectors):
-            return branch
-        return None
+        if moment.branch is None or moment.dirty:
+            return moment.branch
+        copy = self._ws.sync_context.working_copy(moment.branch, moment.revision)
+        return moment.branch if copy.holds_given_vectors else None
 
     @contextlib.contextmanager
-    def _open_answering_index(self, revision: str, branch: str | None) -> Iterator[Path | None]:
-        """Yield the view of a revision, or the working copy of a KB branch on it. None if the copy
-        had to be made first.
+    def _open_copy(self, branch: str, revision: str) -> Iterator[Path | VmragError | None]:
+        """Yield the working copy of a KB branch at a revision, or the error if it cannot be built.
+
+        None: the copy was built or updated just now, so the caller must compare the moment again.
         """
-        if branch is None:
-            with self.open_index(revision) as path:
-                yield path
-            return
         copy = self._ws.sync_context.working_copy(branch, revision)
         with copy.lock_for_reading() as problem:
             if not problem:
@@ -318,36 +337,32 @@ class Reader:
                 self._ws.progress.note(f"rebuilding the damaged index of uncommitted documents: {problem}")
         try:
             with file_failures(), copy.lock_for_writing() as state:
-                self.update_copy(copy.path, branch, revision, whole=state != "gone")
-        except (FileSystemError, LimitExceeded, IndexFailed) as why:
-            if not refuses_writing(why):
-                if isinstance(why, IndexFailed):
+                self.update_copy(copy.path, branch, revision, is_usable=state != "gone")
+        except (FileSystemError, LimitExceeded, IndexFailed) as error:
+            if not refuses_writing(error):
+                if isinstance(error, IndexFailed):
                     raise
-                self._failures[branch, revision] = why
-                yield None
+                yield error
                 return
         else:
             yield None
             return
+        # The disk is read-only, so the copy is built in memory.
         from vmrag_link.index import storage
 
         with temporary_memory_folder(copy.root) as folder:
-            self.update_copy(folder, branch, revision, whole=False)
+            self.update_copy(folder, branch, revision, is_usable=False)
             with storage.hold_memory_folder(folder):
                 yield folder
 
 
 def _is_same_moment(one: Moment, other: Moment) -> bool:
     """Return whether the position did not change between two reads."""
-    return (one.git_head, one.revision, _select_movable(one.target)) == (
-        other.git_head,
-        other.revision,
-        _select_movable(other.target),
+    one_key, other_key = (
+        (moment.git_head, moment.revision, moment.target.trigger, moment.target.state, moment.target.kb_branch)
+        for moment in (one, other)
     )
-
-
-def _select_movable(target: Target) -> tuple[object, ...]:
-    return target.trigger, target.state, target.kb_branch
+    return one_key == other_key
 
 
 def _build_unstable_error(what: str) -> Busy:

@@ -163,7 +163,7 @@ def _store_and_index(ws: Workspace, change: _Change[R], alter: Callable[[Draft, 
                 copy.path,
                 branch,
                 revision,
-                whole=copy_state != "gone",
+                is_usable=copy_state != "gone",
                 changed=changed,
                 alter=lambda draft: alter(draft, report),
             )
