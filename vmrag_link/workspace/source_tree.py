@@ -1,5 +1,9 @@
-"""The files of sources at one place as documents, identified by their blobs and read on demand,
-without an index. Also a store of these files, for operations on one collection.
+"""Files of sources as documents: of the work tree or of a commit.
+
+A source is a rule of the setting `sources:` that makes files documents. There are two ways to read
+them. `SourceTree` lists the files and reads texts on demand, without an index, for example for
+`vmrag diff`. `SourceStore` is a store like the knowledge base, with an index, for searches in a
+repository without a knowledge base and for operations on one collection.
 """
 
 from __future__ import annotations
@@ -26,15 +30,16 @@ if TYPE_CHECKING:
     from vmrag_link.workspace.indexed_rows import IndexedRows
     from vmrag_link.workspace.worktree import OpenSources, WorkTree
 
-
 Key = tuple[str, str]
+"""Collection and id of a document. The id is the file's path in the collection."""
 
 
 class SourceTree:
-    """The files of the sources in a tree.
+    """The files of the sources in the work tree or a commit, without their texts.
 
-    `commit`: whose tree it is, None for the work tree. `unavailable`: why collections have no files
-    here, by name. `submodules`: those that the sources read.
+    `commit`: the hash of the commit, None for the work tree. `listing`: its files. `unavailable`:
+    why collections have no files here, by name. `submodules`: the submodules that have some of
+    the files.
     """
 
     def __init__(
@@ -70,13 +75,18 @@ class SourceTree:
         return self._sources.get(collection)
 
     def find_note(self, path: str) -> Key | None:
-        """Return the note whose file this is, or None."""
-        sources = [source for source in self.sources if source.write and path.startswith(f"{source.folder}/")]
-        names = {source.collection for source in sources}
-        return next((key for key, file in self.files.items() if key[0] in names and file.path == path), None)
+        """Return the note whose file has this path from the top, or None.
+
+        A note is a file of a source with `write`.
+        """
+        for key, file in self.files.items():
+            source = self._sources[key[0]]
+            if file.path == path and source.write and path.startswith(f"{source.folder}/"):
+                return key
+        return None
 
     def find_submodule(self, path: str) -> Submodule | None:
-        """Return the submodule in which a file is, or None."""
+        """Return the innermost submodule that contains a path, or None."""
         around = [submodule for submodule in self.submodules if path.startswith(f"{submodule.path}/")]
         return max(around, key=lambda submodule: len(submodule.path), default=None)
 
@@ -84,15 +94,15 @@ class SourceTree:
         return self._sources[key[0]].kind == "code"
 
     def get_tag(self, key: Key) -> object:
-        """Return a value that is equal for equal documents, or None if there is no such file."""
+        """Return a value that is equal for equal documents, or None if the file does not exist."""
         file = self.files.get(key)
         return file and (file.blob, file.handwritten, self._sources[key[0]].kind)
 
     def read_documents(self, keys: Iterable[Key]) -> dict[Key, Document]:
-        """Return the files that are documents. All are in memory.
+        """Return the documents of these keys. Files that are not documents are left out.
 
-        Raises `FileFailed` for a file of the work tree that has changed, `GitFailed`, and
-        `LimitExceeded`.
+        All texts are in memory at once. Raises `FileFailed` for a file of the work tree that has
+        changed, `GitFailed`, and `LimitExceeded`.
         """
         from vmrag_link.sources import documents
         from vmrag_link.sources.listings import NoDocument
@@ -102,27 +112,27 @@ class SourceTree:
         for key in keys:
             if file := self.files.get(key):
                 files_by_collection[key[0]].append(file)
-        documents_by_key = {}
+        by_key = {}
         for name, files in files_by_collection.items():
             for file, text in read_texts(self.places, files):
                 document = documents.build_document(self._sources[name], file, text)
                 if not isinstance(document, NoDocument):
-                    documents_by_key[document.key] = document
-        return documents_by_key
+                    by_key[document.key] = document
+        return by_key
 
 
 def read_work_tree(ws: Workspace, *, stored: Collection[str] | None = None) -> SourceTree | None:
     """Return the files of the work tree, or None without sources.
 
-    `stored`: the collections of the knowledge base, by default those of the index. Raises the
-    errors of `work_tree.list_in_work_tree`.
+    `stored`: names of the collections of the knowledge base, by default those of the index. Sources
+    with these names are unavailable. Raises the errors of `work_tree.list_in_work_tree`.
     """
     config = ws.sources.config
     if not config.sources:
         return None
-    sources, unavailable = ws.sources.select_available(
-        config, ws.list_stored_collections() if stored is None else stored
-    )
+    if stored is None:
+        stored = ws.list_stored_collections()
+    sources, unavailable = ws.sources.select_available(config, stored)
     listing = ws.sources.list_work_tree(sources)
     submodules = ws.sources.find_submodules(config, None)
     return SourceTree(ws.places, sources, listing, commit=None, unavailable=unavailable, submodules=submodules)
@@ -131,25 +141,29 @@ def read_work_tree(ws: Workspace, *, stored: Collection[str] | None = None) -> S
 def read_commit(
     ws: Workspace, commit: str, config: Config | None = None, *, stored: Collection[str] | None = None
 ) -> SourceTree | None:
-    """Return the files of a commit, given by its full hash, or None without sources. By default the
-    commit's own settings define the sources.
+    """Return the files of a commit, or None without sources.
 
-    `stored`: collections to use instead of those of `Sources.list_stored_at`. Raises the errors of
-    `commit_files.list_at_commit`, and `ConfigInvalid`.
+    `commit`: its full hash. `config`: settings that define the sources, by default those of the
+    commit. `stored`: as for `read_work_tree`, by default the collections of the revision that the
+    commit pins. Raises the errors of `commit_files.list_at_commit`, and `ConfigInvalid`.
     """
     config = config or ws.sources.read_config_at(commit)
     if not config.sources:
         return None
-    sources, unavailable = ws.sources.select_available(
-        config, ws.sources.list_stored_at(commit) if stored is None else stored
-    )
+    if stored is None:
+        stored = ws.sources.list_stored_at(commit)
+    sources, unavailable = ws.sources.select_available(config, stored)
     listing = ws.sources.list_commit(commit, sources, config)
     submodules = ws.sources.find_submodules(config, commit)
     return SourceTree(ws.places, sources, listing, commit=commit, unavailable=unavailable, submodules=submodules)
 
 
 class FileNames:
-    """The names of the files in some trees. Headers have no hash of the text."""
+    """The names of the files in some trees, with the methods of an engine for reading rows.
+
+    Texts are read only by `find_document`, from the first tree that has the file. So headers have
+    no hash of the text. The arguments `at` are ignored.
+    """
 
     def __init__(self, *trees: SourceTree | None) -> None:
         self._trees = [tree for tree in trees if tree]
@@ -191,7 +205,7 @@ class FileNames:
 
 
 def build_unread_header(collection: str, path: str) -> DocumentHeader:
-    """Return the header of a file whose text is not known."""
+    """Return the header of a file whose text was not read."""
     return DocumentHeader(collection, path, PurePosixPath(path).stem, "", "{}")
 
 
@@ -199,8 +213,10 @@ T = TypeVar("T")
 
 
 class SourceStore(StoreBesideWorkTree):
-    """The files of the work tree as a store. The view is updated by each `refresh` or `view`, and
-    stays until then.
+    """The files of the work tree as a store, like `Workspace` and `LocalStore`.
+
+    It holds an open view, which other processes do not remove. `refresh` and `reader.view` replace
+    it with a view of the present files.
     """
 
     def __init__(self, ws: WorkTree) -> None:
@@ -208,7 +224,7 @@ class SourceStore(StoreBesideWorkTree):
         self._held = contextlib.ExitStack()
         self._opened: OpenSources | None = None
         self.notes: tuple[str, ...] = ()
-        """Why only files answer, if the commit pins stored documents."""
+        """Why only files answer although the commit pins documents (`search_scope`)."""
         self.reader = SourceReader(self)
 
     def close(self) -> None:
@@ -217,42 +233,41 @@ class SourceStore(StoreBesideWorkTree):
 
     @property
     def opened(self) -> OpenSources:
-        """The view of the files. Raises the errors of `SourceIndex.open_work_tree`."""
+        """The view that was opened last. Raises the errors of `SourceIndex.open_work_tree`."""
         return self._opened or self.refresh()
 
     @property
     def engine(self) -> IndexedRows:
-        """The documents, regardless of the requested place. Raises the errors of
-        `SourceIndex.open_work_tree`.
+        """The documents of the view, with the methods of an engine for reading rows.
+
+        Raises the errors of `SourceIndex.open_work_tree`.
         """
         from vmrag_link.workspace.indexed_rows import IndexedRows  # a checkout reads no index
 
         return IndexedRows(self.opened.folder)
 
     def distrust_view(self) -> None:
+        """Verify the view completely when it is next opened."""
         self._ws.source_index.distrust_view()
 
     def refresh(self) -> OpenSources:
-        """Open the view of the present files."""
+        """Open the view of the present files instead of the last one."""
         self.close()
-        opened = self._held.enter_context(
-            self._ws.source_index.open_work_tree(stored=self._ws.list_stored_collections())
-        )
+        stored = self._ws.list_stored_collections()
+        opened = self._held.enter_context(self._ws.source_index.open_work_tree(stored=stored))
         assert opened is not None  # noqa: S101  the store is used for a configured collection
         self._opened = opened
         return opened
 
 
 class SourceReader:
-    """Read the index of the present files."""
+    """Read the index of the present files, with the methods of `Reader`."""
 
     def __init__(self, store: SourceStore) -> None:
         self._store = store
 
     def read(self, action: Callable[[View], T], *, files: bool = True) -> T:
-        """Return the result of `action` for the view, like `Reader.read`. Nothing else answers,
-        regardless of `files`.
-        """
+        """Return the result of `action` for the view, like `Reader.read`. `files` is ignored."""
         del files
         try:
             with self.view() as view:
@@ -266,6 +281,7 @@ class SourceReader:
 
     @contextlib.contextmanager
     def view(self) -> Iterator[View]:
-        store = self._store
-        opened, head = store.refresh(), plumbing.read_head(store.places).commit
-        yield View(opened.folder, "", None, dirty=False, git_head=head, notes=store.notes, sources=opened)
+        """Yield the index of the present files. It does not change in the block."""
+        opened = self._store.refresh()
+        head = plumbing.read_head(self._store.places).commit
+        yield View(opened.folder, "", None, dirty=False, git_head=head, notes=self._store.notes, sources=opened)

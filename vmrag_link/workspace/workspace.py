@@ -1,4 +1,12 @@
-"""A git work tree with its view of the knowledge base."""
+"""A git work tree with its settings, its knowledge base, its index and its files.
+
+Each command opens one `Workspace`, and passes it to an operation in `ops`. Its words:
+
+* The *trigger* is HEAD's name and the bytes of the pin. If it changes, the work tree must follow.
+* The *target* is what the trigger requests: a revision and a KB branch, or why there is none.
+* The *binding* names the index that answers here. A sync replaces it after the index is built.
+* The *view* is an index that never changes, of one revision or of the files of one commit.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +53,10 @@ if TYPE_CHECKING:
 
 
 class Workspace:
-    """A git work tree with its parts. Open it with `Workspace.open`. The parts are opened on first
-    use. It belongs to one thread at a time.
+    """A git work tree with its parts, each opened on first use. It belongs to one thread at a time.
+
+    The parts record in the attributes `…_error` why an answer is not the pinned one.
+    `reasons.explain_difference` adds these reasons to the answer.
     """
 
     def __init__(
@@ -63,15 +73,13 @@ class Workspace:
         self.progress = progress
         self.index_file = index_file
         self.clone_error: NotInitialized | None = None
-        """Why this command could not fetch the knowledge base of a clone."""
+        """Why the knowledge base of a fresh clone could not be fetched (`lazy_fetch`)."""
         self.fetch_error: VmragError | None = None
-        """Why the pinned revision could not be fetched."""
+        """Why the pinned revision could not be fetched (`lazy_fetch`)."""
         self.follow_error: VmragError | None = None
-        """Why the pin could not be followed, or the index not be built, so that the previous state
-        answers.
-        """
+        """Why the pin could not be followed, or the index not be built (`follow_pin.follow`)."""
         self.server_error: ServerUnreachable | None = None
-        """Why the index answers without the knowledge base."""
+        """Why a Dolt server did not answer (`resolve_target_for_reading`)."""
         self._patience = patience
         self._answer_seconds = answer_seconds
         self._loaded_models: dict[ModelChoice, Model] = {} if models is None else models
@@ -94,10 +102,10 @@ class Workspace:
 
         `patience`: seconds to wait for locks, instead of the setting `lock_timeout_s`.
         `answer_seconds`: time limit of each answer of a Dolt server, 0 for the default.
-        `index_file`: the index of the git commit whose hook this is. git waits for the hook, so its
-        lock is not waited for. `models`: a cache of loaded models, for callers that open several
-        work trees. `repair`: see `plumbing.locate_work_tree`. Raises `GitRepositoryMissing`,
-        `GitConfigInvalid`.
+        `index_file`: git's index file, if this is a hook of the commit that locks it. git waits for
+        the hook, so the hook must not wait for this lock. `models`: a cache of loaded models, for
+        callers that open several work trees. `repair`: see `plumbing.locate_work_tree`. Raises
+        `GitRepositoryMissing`, `GitConfigInvalid`.
         """
         return cls(
             plumbing.locate_work_tree(start, repair=repair),
@@ -109,6 +117,7 @@ class Workspace:
         )
 
     def close(self) -> None:
+        """Close the knowledge base and the files that are open."""
         if self._engine is not None:
             self._engine.close()
             self._engine = None
@@ -118,8 +127,9 @@ class Workspace:
             self.files.close()
 
     def release_files(self) -> None:
-        """Release the files of sources after a command, so that no process waits for them and the
-        next command reads them again.
+        """Release the files of sources between two commands of one process, such as a server.
+
+        Then other processes do not wait for them, and the next command reads them again.
         """
         if "files" in vars(self):
             self.files.close()
@@ -142,8 +152,10 @@ class Workspace:
         return self.settings.config
 
     def section(self, name: str, kind: type[Record]) -> LoadedSettings[Any]:
-        """Return a section of the settings that a toolset defines. `config` has it as an attribute.
-        Prints a warning for ignored settings. Raises `ConfigInvalid`.
+        """Return a section of the settings that a toolset defines.
+
+        `name`: the key of the section. `kind`: the record of its settings. Prints a warning for
+        ignored settings. Raises `ConfigInvalid`.
         """
         loaded = self.settings.section(name, kind)
         for warning in loaded.warnings:
@@ -203,9 +215,7 @@ class Workspace:
 
     @property
     def stores_nothing(self) -> bool:
-        """True if there is no knowledge base, none was lost, and no pin exists, so that only files
-        answer.
-        """
+        """True if the repository has no pin and never had a knowledge base: only files answer."""
         has_store = self.is_initialized or opening.is_lost(self.places.kb)
         return not has_store and plumbing.read_pin_bytes(self.places) is None
 
@@ -238,7 +248,10 @@ class Workspace:
     def read_vectors(
         self, index: IndexReader, held: IndexedCollection, texts: Mapping[int, str]
     ) -> Mapping[int, bytes]:
-        """Return the vectors of some chunks, with the collection's model."""
+        """Return the vectors of chunks by row. `texts`: the text of each row.
+
+        Vectors that neither index nor cache have are computed with the collection's model.
+        """
         from vmrag_link.retrieval.query import restore_vectors
         from vmrag_link.sync.adding import check_model
 
@@ -266,11 +279,9 @@ class Workspace:
             derived=twins.build_derived(self),
         )
 
-    # The next two import much that a return to an existing view does not need.
-
     @property
     def embedding_cache(self) -> EmbeddingCache:
-        from vmrag_link.embedding.cache import EmbeddingCache
+        from vmrag_link.embedding.cache import EmbeddingCache  # a checkout rarely needs it
 
         return EmbeddingCache(self.places.embeddings, progress=self.progress)
 
@@ -280,13 +291,14 @@ class Workspace:
         """
         from vmrag_link.sync.indexer import Indexer
 
-        cache, address = self.embedding_cache, self.chroma.server
+        cache = self.embedding_cache
+        server = self.chroma.server
         shared = None
-        if address:
+        if server:
             from vmrag_link.sync.shared_vectors import SharedVectors
 
             required = self.config.chroma.fallback == "fail"
-            shared = SharedVectors(self.engine, address, cache, self.progress, required=required)
+            shared = SharedVectors(self.engine, server, cache, self.progress, required=required)
         return Indexer(self.engine, cache, self.models.load_for, self.progress, shared)
 
     # -- position ----------------------------------------------------------------------------------
@@ -298,7 +310,7 @@ class Workspace:
 
     @property
     def position(self) -> Position:
-        """The position of the work tree now."""
+        """The trigger and the binding now, and the trigger that was followed last."""
         return Position.read(self.places)
 
     def read_trigger(self) -> Trigger:
@@ -306,14 +318,15 @@ class Workspace:
         return read_trigger(self.places)
 
     def resolve_target(self) -> Target:
-        """Return the state that HEAD and the pin request."""
+        """Return what HEAD and the pin request. A pin that cannot be used is not an error."""
         bound = self.binding
         return resolve_target(self.places, self.engine, self.read_trigger(), bound=bound.revision if bound else None)
 
     def resolve_target_for_reading(self) -> Target:
-        """Return the target like `resolve_target`. If a Dolt server does not answer, return the
-        pinned revision that was applied last, if its index exists, because committed revisions
-        never change. Then `server_error` has the reason.
+        """Return the target like `resolve_target`, even if a Dolt server does not answer.
+
+        In that case the index of the pinned revision can still answer if it exists, because
+        committed revisions never change. `server_error` is set to the reason, otherwise to None.
         """
         self.server_error = None
         try:
@@ -337,7 +350,7 @@ class Workspace:
     def require_revision(self) -> str:
         """Return the revision at which documents are read. The index may still be at another one.
 
-        Raises why there is none.
+        Raises the reason (`reasons.explain_unusable`) if the work tree never followed a pin.
         """
         revision = self.current_revision
         if revision is None:
@@ -345,8 +358,8 @@ class Workspace:
         return revision
 
     def require_stored_revision(self) -> str:
-        """Return the revision like `require_revision`. Raises why, if the knowledge base does not
-        contain it (any longer). The index may still answer.
+        """Return the revision like `require_revision`, but raise the reason if the knowledge base
+        lacks it. The index may still answer.
         """
         revision = self.require_revision()
         if not self.engine.has_revision(revision):
@@ -354,35 +367,41 @@ class Workspace:
         return revision
 
     def require_indexed_revision(self) -> str:
-        """Return the revision of the bound index. Raises why none is bound."""
+        """Return the revision of the index that answers. Raises the reason if there is none."""
         bound = self.binding
         if bound is None:
             raise reasons.explain_unusable(self, self.resolve_target())
         return bound.revision
 
     def locate_documents(self) -> At:
-        """Return the place where documents are read: the KB branch's working set if it is attached
-        and has uncommitted documents, else the revision.
+        """Return from where documents are read.
+
+        This is the revision, or the KB branch at this revision if it has uncommitted documents.
         """
-        revision, branch = self.require_stored_revision(), self.find_kb_branch()
+        revision = self.require_stored_revision()
+        branch = self.find_kb_branch()
         return WorkingSet(branch.name) if branch and branch.dirty and branch.head == revision else revision
 
     def list_stored_collections(self) -> Collection[str]:
-        """Return the names of the collections in the bound index. Empty if none is bound."""
+        """Return the names of the collections in the index that answers. Empty without an index."""
         bound = self.binding
-        with contextlib.suppress(IndexFailed):
-            from vmrag_link.index import view as views
+        if bound is None:
+            return ()
+        from vmrag_link.index import view as views
 
-            return views.read_view(self.views.root / bound.view).collections if bound else ()
+        with contextlib.suppress(IndexFailed):
+            return views.read_view(self.views.root / bound.view).collections
         return ()
 
     # -- following the pin -------------------------------------------------------------------------
 
     def bring_to_pin(self, *, index: bool = True, rebuild: bool = False) -> SyncReport | None:
-        """Bring the documents and, with `index`, the index to the pin, or `rebuild` the index.
+        """Bring the documents and, with `index`, the index to the pin.
 
-        Returns None if nothing had to be done. Notes about documents are printed here, so that no
-        caller can omit them.
+        Return None if nothing had to be done. `rebuild`: build the index again, even if it is
+        current. Notes about documents are printed here, so that no caller can omit them.
+
+        Commands call `follow_pin.follow` instead, which also fetches and recovers.
         """
         if not index:
             self._move_documents()
