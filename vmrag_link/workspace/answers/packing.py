@@ -1,7 +1,12 @@
 """Pack the best pieces of several documents into a budget of tokens, as text for a language model.
 
-Tokens are estimated without a model: four bytes of UTF-8 are one token, rounded up for each passage
-with its head line. Equal answers are packed equally on every machine.
+`vmrag query --pack` and the tools call `pack_hits` with ranked hits. It takes them in their order
+while they fit, so equal answers are packed equally on every machine. Tokens are estimated without a
+model: four bytes of UTF-8 are one token, rounded up for each passage with its head line.
+
+A *piece* is a chunk of a document. Hits are pieces, given by their *spans*: positions of characters
+in the text. A *passage* is a part of a document in the packed text: whole lines around one or more
+pieces.
 """
 
 from __future__ import annotations
@@ -21,26 +26,27 @@ from vmrag_link.models import ContentKind, IndexedPiece, Record
 BYTES_PER_TOKEN = 4
 """Approximate number of ASCII characters per token; for other text, the number of bytes."""
 
-_WHOLE_SYMBOL = 4
-"""A cut symbol is packed whole if it needs at most this fraction (1/N) of the budget."""
+_WHOLE_SYMBOL_DIVISOR = 4
+"""A larger span of a hit, such as a whole symbol, must need at most 1/N of the budget."""
 
-_FULL = 20
-"""The budget is full if less than this fraction (1/N) is left."""
+_FULL_DIVISOR = 20
+"""The budget is full if less than 1/N of it is left."""
 
-_FIRST_OF_OTHER_KIND, _FURTHER_OF_OTHER_KIND = 2, 3
-"""Divisor of the budget: the maximum part for the less likely kind, unless the first kind leaves
-more.
-"""
+_FIRST_SHARE_DIVISOR = 2
+"""If the best hit is code, the first document gets at most 1/N of the budget, and the reverse."""
 
-_MOST_MISSES = 50
+_FURTHER_SHARE_DIVISOR = 3
+"""As soon as the other kind has a passage, all its passages get at most 1/N of the budget."""
+
+_MAX_MISSES = 50
 """After this number of pieces in a row that do not fit, no smaller ones are tried."""
 
-_LONGEST_LINE = 2000
-"""Characters. A piece within a longer line does not include the whole line."""
+_MAX_LINE_CHARACTERS = 2000
+"""A piece within a longer line does not include the whole line."""
 
-_NAMED_SYMBOLS, _MOST_NAMES = 4, 12
-
-_LONGEST_ESCAPE = len(r"\U000e0041")
+_MAX_NAMED_SYMBOLS = 4
+_MAX_ALSO_IN_NAMES = 12
+_MAX_ESCAPE_CHARACTERS = len(r"\U000e0041")
 
 _INDENT = "  "
 """Start of each line of a document. A head line has none."""
@@ -52,7 +58,7 @@ Cut = Literal["", "to fit", "within a line"]
 
 
 class PackedPassage(Record, frozen=True):
-    """Lines of a document, as they are in it."""
+    """Whole lines of a document that are in the answer. Only long lines are cut."""
 
     rank: int
     """Rank of the best piece in it."""
@@ -79,20 +85,22 @@ class PackedPassage(Record, frozen=True):
     cut: Cut
     """`to fit` if it alone exceeds the budget; `within a line` if it starts or ends within one."""
     tokens: int
-    """Estimated, with the head line."""
+    """Estimated number of tokens, with the head line."""
     text: str
     name: str = ""
     """The name for messages (`shown_names`)."""
     outdated: str = ""
     """Changed places that a note cites; empty for other documents."""
     kind: ContentKind = "document"
-
     also_in: tuple[str, ...] = ()
-    """The same as in `Hit`."""
+    """Names of other documents with the same text (`Hit.also_in`)."""
 
     @property
     def shown_place(self) -> str:
-        """The name, with lines if known. A stored document of a file has the file's path."""
+        """The name of the document, with the lines if they are known.
+
+        A stored document that was imported from a file has the file's path.
+        """
         name = self.path if self.path and self.revision else self.name or self.path
         name = name or f"{self.collection}/{self.doc_id}"
         if self.lines is None:
@@ -118,9 +126,9 @@ class PackedPassage(Record, frozen=True):
 
 
 class PackableDocument(Record, frozen=True):
-    """A document to pack, or a piece whose document cannot be read.
+    """A document to pack, or a single piece whose document cannot be read.
 
-    Other fields are as in `PackedPassage`.
+    Fields without a description are those of `PackedPassage`.
     """
 
     collection: str
@@ -130,7 +138,7 @@ class PackableDocument(Record, frozen=True):
     above: int | None
     """Number of lines of the file above the text; None if no lines are known."""
     pieces: Sequence[IndexedPiece] = ()
-    """Pieces of code."""
+    """The pieces of a document of code."""
     headings: HeaderPaths | None = None
     """None for code, as is `table_headers`."""
     table_headers: TableHeaders | None = None
@@ -142,74 +150,24 @@ class PackableDocument(Record, frozen=True):
 
 
 class PackableHit(Record, frozen=True):
-    """A ranked piece."""
+    """A ranked piece of a document."""
 
     rank: int
     key: Hashable
+    """The key of its document."""
     spans: tuple[Span, ...]
     """Alternatives to pack, the best first. The first that fits is used."""
     beside: tuple[Span, ...] = ()
-    """Neighbours, which are added if they fit."""
+    """Spans of neighbouring pieces, which are added if they fit."""
 
 
 class Packed(Record, frozen=True):
-    """A packed answer. `left_out`: the number of ranked pieces that did not fit."""
+    """A packed answer."""
 
     passages: tuple[PackedPassage, ...]
     tokens: int
     left_out: int
-
-
-def signature_above(pieces: Sequence[IndexedPiece], number: int) -> str:
-    """Return the signature of a piece's symbol if the symbol starts in an earlier piece, or ""."""
-    piece = pieces[number]
-    declaration, within = (piece.symbol, piece.kind), f"{piece.symbol}."
-    if not piece.symbol or any(declared[:2] == declaration for declared in piece.declared):
-        return ""
-    for earlier in reversed(pieces[:number]):
-        if _is_same_symbol(earlier, piece) or any(declared[:2] == declaration for declared in earlier.declared):
-            return piece.signature
-        if not earlier.symbol.startswith(within):
-            break
-    return ""
-
-
-def whole_symbol(pieces: Sequence[IndexedPiece], number: int) -> range:
-    """Return the adjacent pieces around this one that are parts of the same symbol."""
-    piece = pieces[number]
-    first, end = number, number + 1
-    while piece.symbol and first > 0 and _is_same_symbol(pieces[first - 1], piece):
-        first -= 1
-    while piece.symbol and end < len(pieces) and _is_same_symbol(pieces[end], piece):
-        end += 1
-    return range(first, end)
-
-
-def _is_same_symbol(one: IndexedPiece, other: IndexedPiece) -> bool:
-    return (one.symbol, one.kind, one.signature) == (other.symbol, other.kind, other.signature)
-
-
-def also_in_line(names: Sequence[str]) -> str:
-    """Return other places of a result, such as `also in: fr, zh-cn, examples/a.md`, or nothing."""
-    if not names:
-        return ""
-    more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
-    return f"also in: {', '.join([*map(terminal_text.escape_line, names[:_MOST_NAMES]), *more])}"
-
-
-def estimate_tokens(text: str) -> int:
-    """Estimate the number of tokens of a text, as described above."""
-    return -(-len(text.encode(errors="replace")) // BYTES_PER_TOKEN)
-
-
-def _form_block(passage: PackedPassage) -> str:
-    """Return a passage as it is in an answer, with an empty line after it."""
-    return "".join(f"{line}\n" for line in [*passage.shown_lines, ""])
-
-
-def _count_shown_bytes(text: str) -> int:
-    """Return the length of a text with its indentation and escapes."""
-    return len("\n".join(terminal_text.mark_lines(text, _INDENT)).encode(errors="replace"))
+    """Number of hits that did not fit."""
 
 
 def pack_hits(hits: Sequence[PackableHit], documents: Mapping[Hashable, PackableDocument], budget: int) -> Packed:
@@ -218,109 +176,133 @@ def pack_hits(hits: Sequence[PackableHit], documents: Mapping[Hashable, Packable
     Hits of one document that touch or overlap become one passage. The first hit is always included,
     cut if necessary. A hit that does not fit is left out in favour of smaller ones. Documents are
     in the order of their best hits, and the passages of each in the order of its text.
+
+    Code and text share the budget (`_FIRST_SHARE_DIVISOR`). In a second pass, hits that exceeded
+    this share can use the rest.
     """
     packer = _Packer(documents, budget)
-    fitted = misses = 0
+    fitting_count = 0
+    misses_in_a_row = 0
     missed: list[PackableHit] = []
     for hit in hits:
-        if packer.add_hit(hit):
-            fitted, misses = fitted + 1, 0
-        elif not fitted:
-            return Packed((packer.cut_hit(hit),), packer.used, len(hits) - 1)
+        if packer.add_hit(hit, is_shared=True):
+            fitting_count += 1
+            misses_in_a_row = 0
+        elif not fitting_count:
+            passage = _cut_hit(hit, documents[hit.key], budget)
+            return Packed((passage,), passage.tokens, len(hits) - 1)
         else:
-            misses += 1
+            misses_in_a_row += 1
             missed.append(hit)
-        if misses >= _MOST_MISSES or packer.is_full:
+        if misses_in_a_row >= _MAX_MISSES or packer.is_full:
             break
-    packer.lift_share()
-    for hit in missed[:_MOST_MISSES]:
-        fitted += not packer.is_full and packer.add_hit(hit)
-    return Packed(tuple(packer.list_passages()), packer.used, len(hits) - fitted)
+    for hit in missed[:_MAX_MISSES]:
+        if not packer.is_full and packer.add_hit(hit, is_shared=False):
+            fitting_count += 1
+    return Packed(tuple(packer.list_passages()), packer.used, len(hits) - fitting_count)
+
+
+def _cut_hit(hit: PackableHit, document: PackableDocument, budget: int) -> PackedPassage:
+    """Return the first lines of a hit that fit, or the first characters of its first line."""
+    text = _DocumentText(document)
+    start, end = text.whole_lines(hit.spans[-1])
+    frame = replace(text.make_passage((start, end), cut="to fit"), text="")
+    max_bytes = max(0, budget * BYTES_PER_TOKEN - len(_form_block(frame).encode(errors="replace")) - 1)
+    fitting = document.text[start:end].encode(errors="replace")[:max_bytes].decode(errors="ignore")
+    while (excess := _count_shown_bytes(fitting) - max_bytes) > 0:
+        fitting = fitting[: -max(1, excess // _MAX_ESCAPE_CHARACTERS)]
+    length = fitting.rfind("\n") if "\n" in fitting else len(fitting)
+    return replace(text.make_passage((start, start + length), cut="to fit"), rank=hit.rank)
 
 
 @dataclass(slots=True)
-class _Held:
-    """The packed parts of one document. `cost`: the tokens of its passages."""
+class _PackedDocument:
+    """The parts of one document that are packed."""
 
-    text: _Passages
+    text: _DocumentText
     ranks: dict[Span, int] = field(default_factory=dict)
+    """Rank of each added hit, by its whole lines."""
     spans: list[Span] = field(default_factory=list)
-    cost: int = 0
+    """Spans of the passages."""
+    tokens: int = 0
+    """Tokens of the passages."""
 
 
 class _Packer:
-    """Takes hits until the budget is full."""
+    """Take hits until the budget is full."""
 
     def __init__(self, documents: Mapping[Hashable, PackableDocument], budget: int) -> None:
-        self._documents, self._budget = documents, budget
-        self._held: dict[Hashable, _Held] = {}
+        self._documents = documents
+        self._budget = budget
+        self._packed: dict[Hashable, _PackedDocument] = {}
         self._first_kind: ContentKind | None = None
-        self._shared = True
-        self._used = Counter[ContentKind]()
-        self.used = 0
+        """The kind of the best hit: code or text."""
+        self._used_by_kind = Counter[ContentKind]()
+
+    @property
+    def used(self) -> int:
+        """The number of tokens of all passages."""
+        return self._used_by_kind.total()
 
     @property
     def is_full(self) -> bool:
-        return (self._budget - self.used) * _FULL < self._budget
+        return (self._budget - self.used) * _FULL_DIVISOR < self._budget
 
-    def lift_share(self) -> None:
-        """Let hits of each kind use the rest of the budget."""
-        self._shared = False
+    def add_hit(self, hit: PackableHit, *, is_shared: bool) -> bool:
+        """Add a hit with its neighbours if it fits. Return whether it does.
 
-    def _token_limit(self, kind: ContentKind) -> int:
-        """Return how many tokens passages of a kind may have."""
-        self._first_kind = self._first_kind or kind
-        if kind == self._first_kind or not self._shared:
-            return self._budget
-        return self._budget // (_FURTHER_OF_OTHER_KIND if self._used[kind] else _FIRST_OF_OTHER_KIND)
-
-    def add_hit(self, hit: PackableHit) -> bool:
-        """Add a hit with its neighbours if it fits. Return whether it does."""
-        held = self._held.get(hit.key) or _Held(_Passages(self._documents[hit.key]))
-        whole = self._budget // _WHOLE_SYMBOL
+        `is_shared`: the kind of the best hit has priority, so the other kind gets only a share.
+        """
+        document = self._documents[hit.key]
+        self._first_kind = self._first_kind or document.kind
+        packed = self._packed.get(hit.key) or _PackedDocument(_DocumentText(document))
+        symbol_limit = self._budget // _WHOLE_SYMBOL_DIVISOR
         *larger, least = dict.fromkeys(hit.spans)
-        if not (any(self._add_span(hit, held, span, whole) for span in larger) or self._add_span(hit, held, least)):
+        is_added = any(self._add_span(hit, packed, span, symbol_limit, is_shared=is_shared) for span in larger)
+        if not is_added and not self._add_span(hit, packed, least, self._budget, is_shared=is_shared):
             return False
-        self._held.setdefault(hit.key, held)
+        self._packed.setdefault(hit.key, packed)
         for span in hit.beside:
-            self._add_span(hit, held, span)
+            self._add_span(hit, packed, span, self._budget, is_shared=is_shared)
         return True
 
-    def _add_span(self, hit: PackableHit, held: _Held, span: Span, max_tokens: int | None = None) -> bool:
+    def _add_span(
+        self, hit: PackableHit, packed: _PackedDocument, span: Span, max_tokens: int, *, is_shared: bool
+    ) -> bool:
         """Add a part of a document if it fits, and if it needs at most `max_tokens` more tokens.
 
         Return whether it was added.
         """
-        spans = held.text.join_spans([*held.spans, held.text.whole_lines(span)])
-        cost = sum(held.text.form_passage(joined_span).tokens for joined_span in spans)
-        more = cost - held.cost
+        lines = packed.text.whole_lines(span)
+        spans = packed.text.join_spans([*packed.spans, lines])
+        tokens = sum(packed.text.form_passage(joined_span).tokens for joined_span in spans)
+        more = tokens - packed.tokens
         kind = self._documents[hit.key].kind
-        if self.used + more > self._budget or (max_tokens is not None and more > max_tokens):
+        kind_limit = self._limit_kind(kind) if is_shared else self._budget
+        if more > max_tokens or self.used + more > self._budget or self._used_by_kind[kind] + more > kind_limit:
             return False
-        if self._used[kind] + more > self._token_limit(kind):
-            return False
-        held.ranks.setdefault(held.text.whole_lines(span), hit.rank)
-        held.spans, held.cost = spans, cost
-        self._used[kind] += more
-        self.used += more
+        packed.ranks.setdefault(lines, hit.rank)
+        packed.spans = spans
+        packed.tokens = tokens
+        self._used_by_kind[kind] += more
         return True
 
-    def cut_hit(self, hit: PackableHit) -> PackedPassage:
-        """Return as much of a hit as fits."""
-        text = _Passages(self._documents[hit.key])
-        passage = text.cut_hit(text.whole_lines(hit.spans[-1]), hit.rank, self._budget)
-        self.used = passage.tokens
-        return passage
+    def _limit_kind(self, kind: ContentKind) -> int:
+        """Return how many tokens the passages of a kind may have while the budget is shared."""
+        if kind == self._first_kind:
+            return self._budget
+        return self._budget // (_FURTHER_SHARE_DIVISOR if self._used_by_kind[kind] else _FIRST_SHARE_DIVISOR)
 
     def list_passages(self) -> Iterator[PackedPassage]:
-        for held in self._held.values():
-            for start, end in held.spans:
-                rank = min(rank for (one, other), rank in held.ranks.items() if start <= one and other <= end)
-                yield replace(held.text.form_passage((start, end)), rank=rank)
+        """Yield the passages, each with the best rank of its hits."""
+        for packed in self._packed.values():
+            for start, end in packed.spans:
+                ranks = (rank for (first, last), rank in packed.ranks.items() if start <= first and last <= end)
+                yield replace(packed.text.form_passage((start, end)), rank=min(ranks))
 
 
-class _Passages:
-    """Makes passages of one document."""
+class _DocumentText:
+    """Make passages of the text of one document."""
 
     def __init__(self, document: PackableDocument) -> None:
         self._document = document
@@ -330,21 +312,24 @@ class _Passages:
         """Extend a part of the text to whole lines, without blank lines at its ends."""
         text = self._document.text
         start, end = span
-        first, line_end = text.rfind("\n", 0, start) + 1, text.find("\n", max(start, end - 1))
-        start = first if start - first <= _LONGEST_LINE else start
-        line_end = len(text) if line_end < 0 else line_end
-        end = line_end if line_end - end <= _LONGEST_LINE else end
+        line_start = text.rfind("\n", 0, start) + 1
+        if start - line_start <= _MAX_LINE_CHARACTERS:
+            start = line_start
+        line_end = _find_line_end(text, max(span[0], end - 1), len(text))
+        if line_end - end <= _MAX_LINE_CHARACTERS:
+            end = line_end
         trimmed = text[start:end].rstrip()
-        blank = len(trimmed) - len(trimmed.lstrip())
-        line_end = text.find("\n", start + len(trimmed), end)
-        return start + trimmed.rfind("\n", 0, blank) + 1, end if line_end < 0 else line_end
+        blank_length = len(trimmed) - len(trimmed.lstrip())
+        first = start + trimmed.rfind("\n", 0, blank_length) + 1
+        return first, _find_line_end(text, start + len(trimmed), end)
 
     def join_spans(self, spans: Sequence[Span]) -> list[Span]:
         """Join parts of the text with only blanks between them, in the order of the text."""
         joined: list[Span] = []
         for start, end in sorted(spans):
-            if joined and not self._document.text[joined[-1][1] : start].strip():
-                joined[-1] = joined[-1][0], max(joined[-1][1], end)
+            previous_start, previous_end = joined[-1] if joined else (0, 0)
+            if joined and not self._document.text[previous_end:start].strip():
+                joined[-1] = previous_start, max(previous_end, end)
             else:
                 joined.append((start, end))
         return joined
@@ -352,27 +337,13 @@ class _Passages:
     def form_passage(self, span: Span) -> PackedPassage:
         """Return the passage of a part of the text, without a rank."""
         if span not in self._passages_by_span:
-            self._passages_by_span[span] = self._make_passage(span)
+            self._passages_by_span[span] = self.make_passage(span)
         return self._passages_by_span[span]
 
-    def cut_hit(self, span: Span, rank: int, budget: int) -> PackedPassage:
-        """Return as many lines of a part as the budget allows, or as many characters of the first
-        line.
-
-        The head line is always included.
-        """
-        start, _ = span
-        frame = replace(self._make_passage(span, cut="to fit"), text="")
-        room = max(0, budget * BYTES_PER_TOKEN - len(_form_block(frame).encode(errors="replace")) - 1)
-        text = self._document.text[start : span[1]]
-        fitting = text.encode(errors="replace")[:room].decode(errors="ignore")
-        while (excess := _count_shown_bytes(fitting) - room) > 0:
-            fitting = fitting[: -max(1, excess // _LONGEST_ESCAPE)]
-        length = fitting.rfind("\n") if "\n" in fitting else len(fitting)
-        return replace(self._make_passage((start, start + length), cut="to fit"), rank=rank)
-
-    def _make_passage(self, span: Span, *, cut: Cut = "") -> PackedPassage:
-        document, (start, end) = self._document, span
+    def make_passage(self, span: Span, *, cut: Cut = "") -> PackedPassage:
+        """Return the passage of a part of the text, without a rank. `cut`: why the part ends."""
+        document = self._document
+        start, end = span
         text = document.text[start:end]
         starts_within = start > 0 and document.text[start - 1] != "\n"
         if not cut and (starts_within or document.text[end : end + 1] not in ("", "\n")):
@@ -406,11 +377,70 @@ class _Passages:
 
     def _find_symbols(self, span: Span) -> tuple[str, str]:
         """Return the symbols in a part of the text, and the signature above it."""
-        pieces, (start, end) = self._document.pieces, span
+        pieces = self._document.pieces
+        start, end = span
         if not pieces:
             return "", ""
         first = max(number for number, piece in enumerate(pieces) if piece.start <= start)
-        inside = (piece.symbol for piece in pieces[first:] if piece.start < max(end, start + 1))
-        names = list(dict.fromkeys(filter(None, inside)))
-        more = ["…"] if len(names) > _NAMED_SYMBOLS else []
-        return ", ".join([*names[:_NAMED_SYMBOLS], *more]), signature_above(pieces, first)
+        symbols = (piece.symbol for piece in pieces[first:] if piece.start < max(end, start + 1))
+        names = list(dict.fromkeys(filter(None, symbols)))
+        more = ["…"] if len(names) > _MAX_NAMED_SYMBOLS else []
+        return ", ".join([*names[:_MAX_NAMED_SYMBOLS], *more]), signature_above(pieces, first)
+
+
+def _find_line_end(text: str, start: int, end: int) -> int:
+    """Return the position of the first line break in this part of the text, or `end`."""
+    line_end = text.find("\n", start, end)
+    return end if line_end < 0 else line_end
+
+
+def estimate_tokens(text: str) -> int:
+    """Return the estimated number of tokens of a text."""
+    return -(-len(text.encode(errors="replace")) // BYTES_PER_TOKEN)
+
+
+def _form_block(passage: PackedPassage) -> str:
+    """Return a passage as it is in an answer, with an empty line after it."""
+    return "".join(f"{line}\n" for line in [*passage.shown_lines, ""])
+
+
+def _count_shown_bytes(text: str) -> int:
+    """Return the number of bytes of a text with its indentation and escapes."""
+    return len("\n".join(terminal_text.mark_lines(text, _INDENT)).encode(errors="replace"))
+
+
+def signature_above(pieces: Sequence[IndexedPiece], number: int) -> str:
+    """Return the signature of a piece's symbol if the symbol starts in an earlier piece, or ""."""
+    piece = pieces[number]
+    declaration = (piece.symbol, piece.kind)
+    if not piece.symbol or any(declared[:2] == declaration for declared in piece.declared):
+        return ""
+    for earlier in reversed(pieces[:number]):
+        if _is_same_symbol(earlier, piece) or any(declared[:2] == declaration for declared in earlier.declared):
+            return piece.signature
+        if not earlier.symbol.startswith(f"{piece.symbol}."):  # no part of this symbol
+            break
+    return ""
+
+
+def whole_symbol(pieces: Sequence[IndexedPiece], number: int) -> range:
+    """Return the adjacent pieces around this one that are parts of the same symbol."""
+    piece = pieces[number]
+    first, end = number, number + 1
+    while piece.symbol and first > 0 and _is_same_symbol(pieces[first - 1], piece):
+        first -= 1
+    while piece.symbol and end < len(pieces) and _is_same_symbol(pieces[end], piece):
+        end += 1
+    return range(first, end)
+
+
+def _is_same_symbol(one: IndexedPiece, other: IndexedPiece) -> bool:
+    return (one.symbol, one.kind, one.signature) == (other.symbol, other.kind, other.signature)
+
+
+def also_in_line(names: Sequence[str]) -> str:
+    """Return a line with other documents of a result, such as `also in: fr, zh-cn`, or ""."""
+    if not names:
+        return ""
+    more = [f"{len(names) - _MAX_ALSO_IN_NAMES} more"] if len(names) > _MAX_ALSO_IN_NAMES else []
+    return f"also in: {', '.join([*map(terminal_text.escape_line, names[:_MAX_ALSO_IN_NAMES]), *more])}"
