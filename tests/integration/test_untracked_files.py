@@ -92,7 +92,7 @@ def test_git_config_accepts_words_for_true(project, word):
 
 
 def test_untracked_files_are_not_read_if_too_many(project, monkeypatch):
-    monkeypatch.setattr("vmrag_link.workspace.answers.query.MOST_UNTRACKED", 0)
+    monkeypatch.setattr("vmrag_link.workspace.answers.query.MAX_UNTRACKED_FILES", 0)
     project.git("config", "vmrag.sources-untracked", "ask")
     assert "(1 untracked not searched)\n" in project.vmrag("query", "otter swims").out
 

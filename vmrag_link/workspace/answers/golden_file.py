@@ -1,4 +1,9 @@
-"""Read and write the work tree's file of golden queries, and ask them."""
+"""Read and write the file of golden queries, and answer these queries.
+
+A golden query is a query with the documents that its answer must contain. The file
+`.vmrag/queries.yaml` is committed with the code. `vmrag check` and the pytest plugin compare the
+answers with it (`vmrag_link.golden`).
+"""
 
 from __future__ import annotations
 
@@ -32,8 +37,9 @@ class StoredQueries(Record, frozen=True):
 
 
 def load_queries(ws: Workspace) -> StoredQueries:
-    """Read the work tree's golden queries. Raises `QueriesMissing`, `QueriesInvalid`, and
-    `FileFailed` if the path is not a file.
+    """Return the golden queries of the work tree.
+
+    Raises `QueriesMissing`, `QueriesInvalid`, and `FileFailed` if the path is not a file.
     """
     data = _read_file(ws)
     return StoredQueries(file.parse_queries(data, QUERIES_NAME), data)
@@ -50,8 +56,9 @@ def load_queries_at(ws: Workspace, commit: str) -> GoldenFile | None:
 
 
 def store_queries(ws: Workspace, before: StoredQueries, data: bytes) -> GoldenFile:
-    """Replace the file atomically. Raises `QueriesInvalid` if it changed since `before`
-    was read.
+    """Replace the file by `data` atomically, and return its queries.
+
+    `before`: the file as it was read. Raises `QueriesInvalid` if it has changed since.
     """
     if _read_file(ws) != before.data:
         raise QueriesInvalid(
@@ -103,35 +110,41 @@ def answer_queries(
     """
     parameters = [query.build_query(settings) for query in golden.queries]
     searcher.prepare_queries(parameters)
-    query_answers = []
+    answers = []
     keys: set[DocumentKey] = set()
     with progress.task(ASKING, len(parameters)) as task:
         for query in parameters:
             try:
                 hits = searcher.search(query)
-                texts, titles = (hit.text for hit in hits), (str(hit.metadata.get("title", "")) for hit in hits)
-                keys.update((hit.collection, hit.doc_id) for hit in hits)
-                query_answers.append(GoldenAnswer(rank_chunks(hits), texts=tuple(texts), titles=tuple(titles)))
             except CollectionMissing as error:
-                query_answers.append(GoldenAnswer((), error.message.rstrip(".")))
+                answers.append(GoldenAnswer((), error.message.rstrip(".")))
+            else:
+                keys.update((hit.collection, hit.doc_id) for hit in hits)
+                texts = tuple(hit.text for hit in hits)
+                titles = tuple(str(hit.metadata.get("title", "")) for hit in hits)
+                answers.append(GoldenAnswer(rank_chunks(hits), texts=texts, titles=titles))
             task.advance()
     names = _resolve_names(searcher, golden, keys)
-    return [replace(answer, names=names) for answer in query_answers]
+    return [replace(answer, names=names) for answer in answers]
 
 
 def _resolve_names(searcher: Searcher, golden: GoldenFile, keys: set[DocumentKey]) -> GoldenNames:
-    """Return the names of these documents and of those that the queries expect.
+    """Return the names of the documents `keys` and of those that the queries expect.
 
-    If a path is also the full name of another document, it gets the collection in front, because a
-    recorded name means the other document.
+    A query names a document by its full name (`COLLECTION/ID`), or by the path of a file.
     """
-    full: dict[str, str] = {}
-    for name in {name for query in golden.queries for name in query.named_documents}:
+    full_names: dict[str, str] = {}
+    expected_names = {name for query in golden.queries for name in query.named_documents}
+    for name in expected_names:
         key = _find_key(searcher, name)
-        if key is None and (key := _find_key_of_path(searcher, name)):
-            full[name] = "/".join(key)
-        keys |= {key} if key else set()
-    return GoldenNames(full, {"/".join(key): name for key, name in _list_unambiguous_names(searcher, keys).items()})
+        if key is None:
+            key = _find_key_of_path(searcher, name)
+            if key:
+                full_names[name] = "/".join(key)
+        if key:
+            keys.add(key)
+    names = _list_unambiguous_names(searcher, keys)
+    return GoldenNames(full_names, {"/".join(key): name for key, name in names.items()})
 
 
 def find_shown_name(searcher: Searcher, full: str) -> str:
@@ -141,19 +154,20 @@ def find_shown_name(searcher: Searcher, full: str) -> str:
 
 
 def _list_unambiguous_names(searcher: Searcher, keys: Collection[DocumentKey]) -> dict[DocumentKey, str]:
+    """Return the printed names, without those that are also the full name of another document."""
     names = names_of_keys(searcher, keys)
     return {key: name for key, name in names.items() if _find_key(searcher, name) in (None, key)}
 
 
 def _find_key(searcher: Searcher, name: str) -> DocumentKey | None:
-    """Return the key of the document with this full name."""
+    """Return the key of the document with this full name, or None."""
     collections = [row.name for row in searcher.list_collections() if name.startswith(f"{row.name}/")]
     keys = ((collection, name[len(collection) + 1 :]) for collection in collections)
     return next((key for key in keys if searcher.count_chunks(key[0], [key[1]])), None)
 
 
 def _find_key_of_path(searcher: Searcher, path: str) -> DocumentKey | None:
-    """Return the key of the only file with this path."""
+    """Return the key of the file with this path, if only one collection of files has it."""
     sources = [row.name for row in searcher.list_collections() if row.kind == SOURCE]
     collections = [collection for collection in sources if searcher.count_chunks(collection, [path])]
     return (collections[0], path) if len(collections) == 1 else None

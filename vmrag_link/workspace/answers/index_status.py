@@ -1,6 +1,7 @@
-"""Read what an index has, and compare it with the knowledge base by collection.
+"""Compare the index with the knowledge base: is each collection indexed as it is stored?
 
-The index is not updated.
+`vmrag status`, `vmrag sync` and tools for clients of Chroma use this. Nothing here updates the
+index, except `read_indexed`, which follows the pin like a query.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from vmrag_link.workspace.follow.follow_pin import read_consistently
 from vmrag_link.workspace.follow.provenance import AnswerOrigin, find_origin, find_view_origin
 
 if TYPE_CHECKING:
+    from vmrag_link.sync.target import Target
     from vmrag_link.workspace import Moment, ReadableStore, View
 
 Status = Literal["synced", "pending", "error"]
@@ -36,7 +38,7 @@ T = TypeVar("T")
 
 
 class CollectionStatus(Record, frozen=True, rename={"view": "snapshot"}):
-    """The index of one collection."""
+    """How one collection is indexed."""
 
     collection_name: str
     view: str | None
@@ -54,7 +56,7 @@ class CollectionStatus(Record, frozen=True, rename={"view": "snapshot"}):
 
 
 class IndexStatus(Record, frozen=True):
-    """The index of all collections."""
+    """How all collections are indexed."""
 
     branch: str | None
     commit: str
@@ -67,7 +69,7 @@ class IndexStatus(Record, frozen=True):
 
 
 class CollectionIndexStatus(Record, frozen=True):
-    """A collection, and its part of the index."""
+    """A collection with its size in the index."""
 
     collection: Collection
     documents: int
@@ -94,49 +96,53 @@ def read_status(ws: Workspace) -> IndexStatus:
     Raises the errors of `Reader.read_moment`.
     """
     moment = ws.reader.read_moment()
-    revision, at, moved = _next_place(moment)
+    is_behind = moment.target.state == "pinned" and moment.target.revision != moment.revision
+    revision = moment.target.revision if is_behind else moment.revision
+    at = _find_pinned_documents(moment.target) if is_behind else moment.at
     if not ws.engine.has_revision(revision):
         raise reasons.explain_unusable(ws, moment.target)
     holdings = read_held_now(ws, moment)
-    failed = read_failures(ws)
-    changed = count_differing(ws, at, holdings)
+    failures = read_failures(ws)
+    differing = count_differing(ws, at, holdings)
     chunks: Counter[str] = Counter()
-    for (name, _), number in holdings.chunks.items():
+    for (name, _doc_id), number in holdings.chunks.items():
         chunks[name] += number
-    rows = []
+    statuses = []
     for collection in ws.engine.list_collections(at):
-        pending = changed.get(collection.name)
-        error = failed.get(collection.name) or holdings.unembedded.get(collection.name)
-        synced = holdings.current and not moved and pending is None and collection.name not in holdings.unembedded
-        is_indexed = holdings.folder is not None and collection.name in holdings.definitions
-        rows.append(
+        name = collection.name
+        error = failures.get(name) or holdings.unembedded.get(name)
+        is_synced = holdings.current and not is_behind and name not in {*differing, *holdings.unembedded}
+        status: Status = "error" if error else "pending"
+        folder = holdings.folder if name in holdings.definitions else None
+        statuses.append(
             CollectionStatus(
-                collection.name,
-                view=holdings.folder.name if holdings.folder and is_indexed else None,
-                last_sync_commit=holdings.revision if is_indexed else None,
-                last_sync_at=_read_sealing_time(holdings.folder) if holdings.folder and is_indexed else None,
-                document_count=ws.engine.count_documents(at, collection=collection.name),
-                chunk_count=chunks[collection.name],
-                sync_status="synced" if synced else "error" if error else "pending",
-                error_message=None if synced else error,
+                name,
+                view=folder.name if folder else None,
+                last_sync_commit=holdings.revision if folder else None,
+                last_sync_at=_read_sealing_time(folder) if folder else None,
+                document_count=ws.engine.count_documents(at, collection=name),
+                chunk_count=chunks[name],
+                sync_status="synced" if is_synced else status,
+                error_message=None if is_synced else error,
                 embedding_model=collection.embedding_model,
-                pending_documents=pending or 0,
+                pending_documents=differing.get(name, 0),
             )
         )
-    return IndexStatus(at.branch if isinstance(at, WorkingSet) else moment.branch, revision, rows)
+    return IndexStatus(at.branch if isinstance(at, WorkingSet) else moment.branch, revision, statuses)
 
 
-def _next_place(moment: Moment) -> tuple[str, At, bool]:
-    """Return the revision and place that the next command reads, and whether they are new."""
-    target = moment.target
-    if target.state != "pinned" or target.revision == moment.revision:
-        return moment.revision, moment.at, False
+def _find_pinned_documents(target: Target) -> At:
+    """Return from where the next command reads documents: the pinned revision, or the KB branch at
+    this revision if it has uncommitted documents.
+    """
     branch = target.kb_branch
-    uncommitted = branch is not None and branch.dirty and target.attachment == "attached"
-    return target.revision, WorkingSet(branch.name) if branch and uncommitted else target.revision, True
+    if branch and branch.dirty and target.attachment == "attached":
+        return WorkingSet(branch.name)
+    return target.revision
 
 
 def _read_sealing_time(folder: Path) -> str | None:
+    """Return when the index in this folder was completed."""
     with contextlib.suppress(OSError):
         seconds = (folder / views.VIEW_FILE).stat().st_mtime
         return clock.format_file_time(seconds)
@@ -147,10 +153,10 @@ def _read_sealing_time(folder: Path) -> str | None:
 
 
 def read_indexed(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionIndexStatus]:
-    """Update the index, and return a collection with its origin.
+    """Follow the pin, and return a collection with the origin of the answer.
 
-    If the index cannot be updated, for example because a model is missing, return the known state.
-    Raises `CollectionMissing` and `IndexFailed`.
+    If the index cannot be updated, for example because a model is missing, return the result of
+    `read_known`. Raises `CollectionMissing` and `IndexFailed`.
     """
     try:
         return read_consistently(ws, lambda: _read_view(ws, name))
@@ -161,22 +167,21 @@ def read_indexed(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, Collection
 
 
 def read_known(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionIndexStatus]:
-    """Return a collection without updating the index. `chunks`: those in the present index.
+    """Return a collection like `read_indexed`, but without updating the index.
 
-    Raises `CollectionMissing`.
+    The documents follow the pin. Raises `CollectionMissing`.
     """
     if not isinstance(ws, Workspace):
         return _read_view(ws, name)
     origin = read_consistently(ws, lambda: find_origin(ws), index=False)
     collection = find_collection(ws, origin.at, name)
     status = next(status for status in read_status(ws).collections if status.collection_name == collection.name)
-    hnsw = read_hnsw(collection)
     return origin, CollectionIndexStatus(
         collection=collection,
         documents=status.document_count,
         chunks=status.chunk_count,
         view=status.view or "",
-        hnsw=hnsw,
+        hnsw=read_hnsw(collection),
         status=status.sync_status,
     )
 
@@ -195,20 +200,20 @@ def read_size(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionSiz
 
 
 def _read_view(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionIndexStatus]:
-    return ws.reader.read(lambda view: (find_view_origin(ws, view), _form_indexed(ws, view, name)), files=False)
+    """Return a collection in the index that answers, which `ws.reader` updates first."""
 
+    def read(view: View) -> tuple[AnswerOrigin, CollectionIndexStatus]:
+        collection = find_collection(ws, view.at, name)
+        return find_view_origin(ws, view), CollectionIndexStatus(
+            collection=collection,
+            documents=ws.engine.count_documents(view.at, collection=collection.name),
+            chunks=read_collections(view.folder)[collection.name].chunks,
+            view=view.folder.name,
+            hnsw=read_hnsw(collection),
+            status="error" if collection.name in views.read_unembedded(view.folder) else "synced",
+        )
 
-def _form_indexed(ws: ReadableStore, view: View, name: str) -> CollectionIndexStatus:
-    collection = find_collection(ws, view.at, name)
-    size = read_collections(view.folder)[collection.name]
-    return CollectionIndexStatus(
-        collection=collection,
-        documents=ws.engine.count_documents(view.at, collection=collection.name),
-        chunks=size.chunks,
-        view=view.folder.name,
-        hnsw=read_hnsw(collection),
-        status="error" if collection.name in views.read_unembedded(view.folder) else "synced",
-    )
+    return ws.reader.read(read, files=False)
 
 
 def collection_id(name: str) -> str:
@@ -221,7 +226,7 @@ def collection_id(name: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"vmrag:collection:{name}"))
 
 
-# -- what failed last
+# -- failures of the last sync
 
 
 def read_failures(ws: Workspace) -> dict[str, str]:
@@ -233,22 +238,29 @@ def read_failures(ws: Workspace) -> dict[str, str]:
 
 
 def write_failures(ws: Workspace, failures: dict[str, str]) -> None:
+    """Record why a sync could not embed documents, by collection."""
     if failures:
         write_atomically(ws.places.index_failures, msgspec.json.encode(failures), durable=False)
     else:
         ws.places.index_failures.unlink(missing_ok=True)
 
 
+# -- contents of an index
+
+
 class Holdings(Record, frozen=True):
-    """The contents of an index."""
+    """The contents of an index, without texts. Without an index, all fields are empty."""
 
     folder: Path | None = None
     revision: str | None = None
     current: bool = False
     """True if this index answers for the workspace and verifies."""
     definitions: Mapping[str, Collection] = {}
+    """Collections by name."""
     headers: Mapping[Key, DocumentHeader] = {}
+    """Documents by key."""
     chunks: Mapping[Key, int] = {}
+    """Number of chunks by key of the document."""
     unembedded: Mapping[str, str] = {}
     """Reasons for collections that are searched by words only."""
 
@@ -269,9 +281,10 @@ def count_chunks_held(ws: Workspace, origin: AnswerOrigin, collection: str) -> i
 
 
 def _use_index(ws: Workspace, at: At, revision: str, read: Callable[[Path, bool], T]) -> T | None:
-    """Return the result of `read` for the folder of the index, and whether it is current.
+    """Return the result of `read`, which gets the folder of the index and whether it is current.
 
-    Return None if there is no index.
+    The index is the working copy if it exists, otherwise the view of the revision. Neither is
+    waited for. Return None if there is no index.
     """
     if isinstance(at, WorkingSet):
         copy = ws.sync_context._replace(lock_timeout=0).working_copy(at.branch, revision)
@@ -288,6 +301,7 @@ def _use_index(ws: Workspace, at: At, revision: str, read: Callable[[Path, bool]
 
 
 def read_holdings(folder: Path, revision: str, *, current: bool) -> Holdings:
+    """Return the contents of the index in a folder."""
     index_contents = read_contents(folder)
     definitions = {name: held.collection for name, held in index_contents.collections.items()}
     return Holdings(
@@ -302,17 +316,23 @@ def read_holdings(folder: Path, revision: str, *, current: bool) -> Holdings:
 
 
 def count_differing(ws: Workspace, at: At, holdings: Holdings) -> dict[str, int]:
-    """Return the collections that differ between index and place, with numbers of documents."""
+    """Return the collections that differ between an index and the stored documents `at`.
+
+    Each has the number of its documents that are outdated, missing or superfluous in the index.
+    """
     headers = {header.key: header for header in ws.engine.read_headers(at)}
-    collections_by_name = read_collections_at(ws.engine, at, sorted({name for name, _ in headers}), ws.models.load_for)
-    changed_names = {name for name, collection in collections_by_name.items() if not held_equally(holdings, collection)}
-    numbers = dict.fromkeys((*changed_names, *(holdings.definitions.keys() - collections_by_name.keys())), 0)
+    collections = read_collections_at(ws.engine, at, sorted({name for name, _ in headers}), ws.models.load_for)
+    changed = {name for name, collection in collections.items() if not held_equally(holdings, collection)}
+    removed = holdings.definitions.keys() - collections.keys()
+    counts = dict.fromkeys((*changed, *removed), 0)
     for key in headers.keys() | holdings.headers.keys():
-        if key[0] in changed_names or headers.get(key) != holdings.headers.get(key):
-            numbers[key[0]] = numbers.get(key[0], 0) + 1
-    return numbers
+        name, _doc_id = key
+        if name in changed or headers.get(key) != holdings.headers.get(key):
+            counts[name] = counts.get(name, 0) + 1
+    return counts
 
 
 def held_equally(holdings: Holdings, collection: Collection) -> bool:
-    held_collection = holdings.definitions.get(collection.name)
-    return held_collection is not None and indexes_equally(held_collection, use_present_model(collection))
+    """Return whether the index was built with the present settings of a stored collection."""
+    indexed = holdings.definitions.get(collection.name)
+    return indexed is not None and indexes_equally(indexed, use_present_model(collection))

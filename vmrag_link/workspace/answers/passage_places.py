@@ -1,10 +1,15 @@
-"""Find the place of a passage: in its document, below its headings, and in a local file."""
+"""Find the place of a passage: its lines in the document and in a local file, and its headings.
+
+An index has the text of a chunk, but not where it is. `PassagePlaces` searches the text of the
+document for it, and compares the document with its file (`source_files`).
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +29,10 @@ if TYPE_CHECKING:
 
 
 class Excerpt(Record, frozen=True):
-    """Whole lines of a document. `first` starts at 1."""
+    """Whole lines of a document."""
 
     first: int
+    """Number of the first line, from 1."""
     lines: list[str]
 
 
@@ -36,8 +42,8 @@ class PlacedPassage(Hit, frozen=True):
     matches: tuple[tuple[int, int], ...] = ()
     """Characters of its text that are words of the query: start and end."""
     best: int = 0
-    """Start of the first match in the line with the most matches. Without matches it is the first
-    character. If the query is a name, it is its declaration.
+    """The character to show first. This is the first match in the line with the most matches, or
+    the declaration of a name that is the query. Without matches it is the first character.
     """
     header_path: str = ""
     """Headings above `best`, separated by ` > `."""
@@ -48,7 +54,7 @@ class PlacedPassage(Hit, frozen=True):
     file_line: int | None = None
     """Line of `best` in that file, or in the commit that is searched."""
     excerpt: Excerpt | None = None
-    """Only if requested."""
+    """The passage with the requested lines or chunks around it. None if none were requested."""
     symbol: str = ""
     """The symbol of code at `best`, with its parents."""
     signature: str = ""
@@ -64,19 +70,26 @@ class PlacedPassage(Hit, frozen=True):
 
 
 class PassagePlaces:
-    """Finds places in one document. `committed`: its file, if a commit is searched."""
+    """Find the places of passages in one document.
+
+    `committed`: the contents of its file, if a commit is searched instead of the work tree.
+    """
 
     def __init__(
         self, ws: ReadableStore, collection: Collection, document: Document, committed: bytes | None = None
     ) -> None:
-        self._ws, self._collection, self._document = ws, collection, document
-        self._file: str | None = document.source
+        self._ws = ws
+        self._collection = collection
+        self._document = document
+        self._file: str | None = None
+        self._file_text_lines: list[str] | None = None
+        """The lines of the file. None if it was converted or cannot be read."""
         if committed is not None:
+            self._file = document.source
             self._file_text_lines = lines_of(committed)
-            return
-        file = source_file(ws.places, collection, document)
-        self._file = _form_portable_path(ws, file) if file else None
-        self._file_text_lines = written_lines(file, document, as_written=collection.kind == SOURCE) if file else None
+        elif file := source_file(ws.places, collection, document):
+            self._file = _form_portable_path(ws, file)
+            self._file_text_lines = written_lines(file, document, as_written=collection.kind == SOURCE)
 
     def place_passage(
         self,
@@ -86,27 +99,33 @@ class PassagePlaces:
         *,
         question: CodeQuestion | None = None,
     ) -> PlacedPassage:
-        """Return the passage with its place. `question`: the query, which may be a name."""
+        """Return the passage with its place, or unchanged if the document does not contain it.
+
+        `context`: number of lines around it for the excerpt, None for no excerpt. `neighbours`:
+        number of chunks around it for the excerpt. `question`: the query, which may be a name.
+        """
         start = self.find_start(passage)
         if start is None:
             return passage
         if self.pieces:
-            from vmrag_link.workspace.answers.packing import signature_above
-
-            signature = signature_above(self.pieces, passage.chunk)
-            passage = msgspec.structs.replace(
-                _move_to_symbol(passage, self.pieces[passage.chunk], question), signature=signature
-            )
+            passage = _move_to_symbol(passage, self.pieces[passage.chunk], question)
+        text = self._document.content
         excerpt = None
         if context is not None or neighbours:
             spans = [*self.find_neighbours(passage, neighbours), (start, start + len(passage.text))]
-            excerpt = _form_excerpt(self._document.content, min(spans)[0], max(span for _, span in spans), context or 0)
-        text = self._document.content
-        line = line_at(text, start + passage.best)
+            excerpt = _form_excerpt(text, min(spans)[0], max(end for _, end in spans), context or 0)
+        best = start + passage.best
+        line = line_at(text, best)
+        if self.pieces:
+            from vmrag_link.workspace.answers.packing import signature_above
+
+            signature = signature_above(self.pieces, passage.chunk)
+        else:
+            signature = self.table_header(best)
         return msgspec.structs.replace(
             passage,
-            signature=passage.signature if self.pieces else self.table_header(start + passage.best),
-            header_path=self.headings.find_path(start + passage.best) if self.headings else "",
+            signature=signature,
+            header_path=self.headings.find_path(best) if self.headings else "",
             line=line,
             file=self._file,
             file_line=self._find_file_line(line),
@@ -114,13 +133,16 @@ class PassagePlaces:
         )
 
     def file_lines(self, passage: PlacedPassage) -> tuple[int, int] | None:
-        """Return the first and the last line in the file, or None."""
+        """Return the first and the last line of a passage in the file, or None."""
         start = self.find_start(passage)
         if start is None or self._file_text_lines is None:
             return None
-        text, passage_text = self._document.content, passage.text
-        ends = (start + len(passage_text) - len(passage_text.lstrip()), start + len(passage_text.rstrip()))
-        first, last = (line_of(line_at(text, end), self._file_text_lines, self._document) for end in ends)
+        first_letter = start + len(passage.text) - len(passage.text.lstrip())
+        end = start + len(passage.text.rstrip())
+        first, last = (
+            line_of(line_at(self._document.content, offset), self._file_text_lines, self._document)
+            for offset in (first_letter, end)
+        )
         return (first, last) if first and last and first <= last else None
 
     @property
@@ -138,6 +160,7 @@ class PassagePlaces:
         return parse_pieces(self._document) if self._collection.is_code else ()
 
     def _find_file_line(self, line: int) -> int | None:
+        """Return the line of the file for a line of the text, or None. Both start at 1."""
         if self._file_text_lines is None:
             return line if self._file and self._is_file else None
         return line_of(line, self._file_text_lines, self._document)
@@ -150,7 +173,7 @@ class PassagePlaces:
         return bool(self.pieces) and not is_notebook(self._document.doc_id)
 
     def table_header(self, offset: int) -> str:
-        """Return the header row above a place in a table; empty if there is none."""
+        """Return the header row of the table at a position of the text; empty without a table."""
         return self.table_headers.find_header(offset) if self.table_headers else ""
 
     @cached_property
@@ -164,76 +187,79 @@ class PassagePlaces:
         return None if self.pieces else read_header_paths(self._document)
 
     def lines_above(self) -> int | None:
-        """Return how many lines of the file are above the text, or None.
+        """Return how many lines of the file are above the text, for example front matter.
 
-        The text must be the rest of the file.
+        None if the text is not the rest of the file.
         """
         if self._is_file:
             return 0
-        texts, written = lines_of(self._document.content.encode()), self._file_text_lines
-        if not texts or not written or len(written) < len(texts):
+        text_lines = lines_of(self._document.content.encode())
+        file_lines = self._file_text_lines
+        if not text_lines or not file_lines or len(file_lines) < len(text_lines):
             return None
-        above = len(written) - len(texts)
-        return above if written[above:] == texts else None
+        above = len(file_lines) - len(text_lines)
+        return above if file_lines[above:] == text_lines else None
 
     def find_neighbours(self, passage: Hit, neighbours: int) -> list[Span]:
-        """Return the chunks before and after a passage, the nearest first.
+        """Return the positions of the chunks before and after a passage, the nearest first.
 
-        `neighbours`: on each side.
+        `neighbours`: number of chunks on each side.
         """
-        if not neighbours:
-            return []
-        spans, number = self.spans, passage.chunk
-        numbers = (near_number for away in range(1, neighbours + 1) for near_number in (number - away, number + away))
-        return [spans[near_number] for near_number in numbers if 0 <= near_number < len(spans)]
+        nearest: list[Span] = []
+        for distance in range(1, neighbours + 1):
+            numbers = (passage.chunk - distance, passage.chunk + distance)
+            nearest += [self.spans[number] for number in numbers if 0 <= number < len(self.spans)]
+        return nearest
 
     @cached_property
     def spans(self) -> list[Span]:
-        """Places of the chunks in the text."""
+        """Positions of all chunks in the text."""
         from vmrag_link.workspace.documents.document_selection import chunks_of
 
         return [(chunk.start, chunk.end) for chunk in chunks_of(self._ws, self._collection, self._document)]
 
     def find_start(self, passage: Hit) -> int | None:
-        """Return where a passage starts in the text, or None."""
+        """Return where a passage starts in the text. None if the text does not contain it."""
         text = self._document.content
         if self.pieces:
             return self.pieces[passage.chunk].start
         first = text.find(passage.text)
         if first < 0:
             return None
-        if text.find(passage.text, first + 1) < 0:
+        if text.find(passage.text, first + 1) < 0:  # usually only once, so the chunks are not cut again
             return first
         return self.spans[passage.chunk][0] if passage.chunk < len(self.spans) else None
 
 
 def _move_to_symbol(passage: PlacedPassage, piece: IndexedPiece, question: CodeQuestion | None) -> PlacedPassage:
-    best, text = passage.best, passage.text
+    """Return a passage of code with the declaration that the question names, and its symbol."""
+    best = passage.best
     if question and question.is_name and piece.declared:
-        shares = [
+        scores = [
             question.score_declaration(
                 RankedPiece(passage.doc_id, passage.chunk, msgspec.structs.replace(piece, declared=(declared,)))
             )
             for declared in piece.declared
         ]
-        if best_share := max(shares):
-            best = _find_first_letter(text, piece.declared[shares.index(best_share)][2] - piece.line)
-    line = piece.line + text.count("\n", 0, best)
+        if max(scores):
+            _name, _kind, first, _last = piece.declared[scores.index(max(scores))]
+            best = _find_first_letter(passage.text, first - piece.line)
+    line = piece.line + passage.text.count("\n", 0, best)
     around = [declared for declared in piece.declared if declared[2] <= line <= declared[3]]
-    below = [
-        declared for declared in piece.declared if declared[2] > line and piece.symbol
-    ]  # the line may be in its comment
-    name = (
-        max(around, key=lambda declared: declared[2])
-        if around
-        else min(below, key=lambda declared: declared[2], default=None)
-    )
-    return msgspec.structs.replace(passage, best=best, symbol=name[0] if name else passage.symbol)
+    below = [declared for declared in piece.declared if declared[2] > line]
+    symbol = passage.symbol
+    if around:
+        symbol = max(around, key=itemgetter(2))[0]
+    elif below and piece.symbol:  # the line may be in the comment above a declaration
+        symbol = min(below, key=itemgetter(2))[0]
+    return msgspec.structs.replace(passage, best=best, symbol=symbol)
 
 
 def _find_first_letter(text: str, row: int) -> int:
-    above, line = text.split("\n")[:row], text.split("\n")[row]
-    return sum(len(line_above) + 1 for line_above in above) + len(line) - len(line.lstrip())
+    """Return the position of the first letter of a row, from 0."""
+    lines = text.split("\n")
+    row_start = sum(len(line) + 1 for line in lines[:row])
+    return row_start + len(lines[row]) - len(lines[row].lstrip())
 
 
 def _form_portable_path(ws: ReadableStore, file: Path) -> str:
@@ -243,6 +269,7 @@ def _form_portable_path(ws: ReadableStore, file: Path) -> str:
 
 
 def line_at(text: str, offset: int) -> int:
+    """Return the number of the line at a position of the text, from 1."""
     return text.count("\n", 0, offset) + 1
 
 

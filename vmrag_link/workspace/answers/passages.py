@@ -1,7 +1,12 @@
-"""Answer a query for users: each passage with its place in its document and in a local file."""
+"""Answer a query with places: the lines of each passage in its document and in a local file.
+
+`vmrag query`, the Python API and the tools call `find_passages`. `query.answer_query` gives the
+same results without places. `passage_places` finds the place of one passage.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -27,14 +32,16 @@ if TYPE_CHECKING:
     from vmrag_link.workspace.indexed_rows import IndexedRows
 
 
+Key = tuple[str, str]
+"""Collection and id of a document."""
+
+
 class PassagePlace(Record, frozen=True):
-    """The place of a chunk in a file of a source."""
+    """The position of a chunk in a file of a source."""
 
     path: str
     lines: tuple[int, int] | None
-    """First and last line in the file, from 1; None if the file's lines are not those
-    of the text.
-    """
+    """First and last line in the file, from 1. None if the file was converted to another text."""
     symbol: str
     """The symbol of code."""
     heading: str
@@ -44,7 +51,7 @@ class PassagePlace(Record, frozen=True):
 
 
 class PassageReport(Record, frozen=True):
-    """An answer with places."""
+    """The answer to a query, with places."""
 
     results: list[PlacedPassage]
     kb: KbBlock
@@ -64,9 +71,10 @@ def find_passages(
     context: int | None = None,
     neighbours: int = 0,
 ) -> PassageReport:
-    """Answer a query as `query.answer_query` does, with the place of each passage.
+    """Answer a query like `query.answer_query`, with the place of each passage.
 
-    `context`: number of lines to add above and below. `neighbours`: number of chunks to add.
+    `context`: number of lines to add above and below each passage. `neighbours`: number of chunks
+    to add. If the documents cannot be read, the passages have no places.
     """
     require_query(query.text)
 
@@ -77,19 +85,19 @@ def find_passages(
         try:
             documents = list(read_documents(ws, searcher, view, passages))
             committed = committed_files(ws, view, documents) if at else {}
-            places = _form_places(ws, documents, committed)
+            places = {
+                document.key: PassagePlaces(ws, collection, document, committed.get(document.key))
+                for collection, document in documents
+            }
             question = CodeQuestion(query.text)
-            passages = [
-                place.place_passage(passage, context, neighbours, question=question) if place else passage
-                for passage, place in (
-                    (passage, places.get((passage.collection, passage.doc_id))) for passage in passages
-                )
-            ]
             outdated = mark_notes(ws, documents, view.sources.commit if at and view.sources else None)
-            passages = [
-                replace(passage, outdated=outdated.get((passage.collection, passage.doc_id), ""))
-                for passage in passages
-            ]
+            placed = []
+            for passage in passages:
+                key = (passage.collection, passage.doc_id)
+                place = places.get(key)
+                at_place = place.place_passage(passage, context, neighbours, question=question) if place else passage
+                placed.append(replace(at_place, outdated=outdated.get(key, "")))
+            passages = placed
             if at is None and report.kb.in_sync:
                 copies = find_copies(ws, documents)
         except EngineError as error:  # the index answers without the knowledge base
@@ -104,22 +112,23 @@ def file_places(
     ws: ReadableStore, searcher: Searcher, view: View, query: str, hits: Sequence[Hit]
 ) -> list[PassagePlace | None]:
     """Return the places of results in files of sources; None for results of other collections."""
-    derived = {collection.name: collection for collection in searcher.list_collections() if collection.kind == SOURCE}
-    if view.sources is None or not derived.keys() & {hit.collection for hit in hits}:
+    is_code = {row.name: row.is_code for row in searcher.list_collections() if row.kind == SOURCE}
+    if view.sources is None or not is_code.keys() & {hit.collection for hit in hits}:
         return [None] * len(hits)
     passages = _mark_matches(searcher, view, query, hits)
-    code = {name for name, collection in derived.items() if collection.is_code}
-    of_text = [passage for passage in passages if passage.collection in derived.keys() - code]
-    places = {
+    texts = [passage for passage in passages if is_code.get(passage.collection) is False]
+    document_places = {
         document.key: PassagePlaces(ws, collection, document)
-        for collection, document in read_documents(ws, searcher, view, of_text)
+        for collection, document in read_documents(ws, searcher, view, texts)
     }
-    return [
-        _form_file_place(passage, places.get((passage.collection, passage.doc_id)), is_code=passage.collection in code)
-        if passage.collection in derived
-        else None
-        for passage in passages
-    ]
+    places: list[PassagePlace | None] = []
+    for passage in passages:
+        place = None
+        if passage.collection in is_code:
+            document_place = document_places.get((passage.collection, passage.doc_id))
+            place = _form_file_place(passage, document_place, is_code=is_code[passage.collection])
+        places.append(place)
+    return places
 
 
 def _form_file_place(passage: PlacedPassage, document_place: PassagePlaces | None, *, is_code: bool) -> PassagePlace:
@@ -130,13 +139,14 @@ def _form_file_place(passage: PlacedPassage, document_place: PassagePlaces | Non
     lines = (passage.metadata["line"], passage.metadata["last_line"]) if is_code else None
     heading = ""
     if document_place:
-        heading, lines = document_place.place_passage(passage).header_path, document_place.file_lines(passage)
+        heading = document_place.place_passage(passage).header_path
+        lines = document_place.file_lines(passage)
     path = document_place.path if document_place else None
     return PassagePlace(path or passage.doc_id, lines, passage.symbol, heading, passage.uncommitted)
 
 
 def _mark_matches(searcher: Searcher, view: View, query: str, hits: Sequence[Hit]) -> list[PlacedPassage]:
-    """Return the passages with what is known without their documents."""
+    """Return the hits with names, matching words and symbols, without reading their documents."""
     code = {collection.name for collection in searcher.list_collections() if collection.is_code}
     uncommitted = view.sources.uncommitted if view.sources else {}
     names = names_of_hits(searcher, hits)
@@ -156,8 +166,11 @@ def _mark_matches(searcher: Searcher, view: View, query: str, hits: Sequence[Hit
 
 def mark_notes(
     ws: ReadableStore, documents: Sequence[tuple[Collection, Document]], commit: str | None
-) -> Mapping[tuple[str, str], str]:
-    """Return the marks of outdated notes, as `find_outdated` does."""
+) -> Mapping[Key, str]:
+    """Return a sentence for each outdated note, by key.
+
+    `commit`: the commit that is searched, None for the work tree.
+    """
     if not any(collection.has_notes for collection, _ in documents):
         return {}
     from vmrag_link.workspace.documents.outdated_marks import find_outdated  # most answers have no notes
@@ -165,71 +178,61 @@ def mark_notes(
     return find_outdated(ws, documents, commit)
 
 
-def names_of_hits(searcher: Searcher, hits: Iterable[Hit]) -> dict[tuple[str, str], str]:
-    """Return the names of the documents, as in `shown_names`."""
+def names_of_hits(searcher: Searcher, hits: Iterable[Hit]) -> dict[Key, str]:
+    """Return the printed name of each hit's document (`shown_names`)."""
     return names_of_keys(searcher, ((hit.collection, hit.doc_id) for hit in hits))
 
 
-def names_of_keys(searcher: Searcher, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Return the names of documents in the index of a searcher, as in `shown_names`."""
+def names_of_keys(searcher: Searcher, keys: Iterable[Key]) -> dict[Key, str]:
+    """Return the printed name of each document (`shown_names`)."""
     rows = {row.name: row for row in searcher.list_collections()}
     sources = {name for name, row in rows.items() if row.has_paths_as_ids}
     return name_documents(keys, sources, rows, searcher.count_chunks)
 
 
 def _find_best(text: str, spans: Sequence[tuple[int, int]]) -> int:
+    """Return the start of the first match in the line with the most matches.
+
+    `spans`: the matches. Without matches, return the start of the first word.
+    """
     if not spans:
         return len(text) - len(text.lstrip())
-    lines = [line_at(text, start) for start, _ in spans]
-    return spans[max(range(len(spans)), key=lambda number: (lines.count(lines[number]), -number))][0]
+    matches_by_line = Counter(line_at(text, start) for start, _ in spans)
+    return max((start for start, _ in spans), key=lambda start: matches_by_line[line_at(text, start)])
 
 
 def read_documents(
     ws: ReadableStore, searcher: Searcher, view: View, passages: Sequence[Hit]
 ) -> Iterator[tuple[Collection, Document]]:
-    """Yield the documents of the passages, each once."""
-    ids: dict[str, dict[str, None]] = {}
+    """Yield the documents of the passages, each once: files from their index, others as stored."""
+    ids: dict[str, dict[str, None]] = {}  # the inner dict is an ordered set
     for passage in passages:
         ids.setdefault(passage.collection, {})[passage.doc_id] = None
-    files = _open_rows(view)
-    derived = {collection.name: collection for collection in files.list_collections(view.at)} if files else {}
-    rows = (
-        {collection.name: collection for collection in ws.engine.list_collections(view.at)}
-        if ids.keys() - derived.keys()
-        else {}
-    )
-    for name, some in ids.items():
+    files: IndexedRows | None = None
+    file_collections: dict[str, Collection] = {}
+    if view.sources:
+        from vmrag_link.workspace.indexed_rows import IndexedRows
+
+        files = IndexedRows(view.sources.folder)
+        file_collections = {collection.name: collection for collection in files.list_collections(view.at)}
+    stored_collections: dict[str, Collection] = {}
+    if ids.keys() - file_collections.keys():
+        stored_collections = {collection.name: collection for collection in ws.engine.list_collections(view.at)}
+    for name, doc_ids in ids.items():
         # A row that SQL wrote may lack its collection.
-        collection = derived.get(name) or rows.get(name) or searcher.find_collection(name)
-        store = files if files and name in derived else ws.engine
+        collection = file_collections.get(name) or stored_collections.get(name) or searcher.find_collection(name)
+        rows = files if files and name in file_collections else ws.engine
         if collection:
-            yield from ((collection, document) for document in store.read_documents(view.at, collection=name, ids=some))
-
-
-def _open_rows(view: View) -> IndexedRows | None:
-    if view.sources is None:
-        return None
-    from vmrag_link.workspace.indexed_rows import IndexedRows
-
-    return IndexedRows(view.sources.folder)
-
-
-def _form_places(
-    ws: ReadableStore, documents: Sequence[tuple[Collection, Document]], committed: Mapping[tuple[str, str], bytes]
-) -> dict[tuple[str, str], PassagePlaces]:
-    """Return the places in each document. `committed`: files at the searched commit."""
-    return {
-        document.key: PassagePlaces(ws, collection, document, committed.get(document.key))
-        for collection, document in documents
-    }
+            for document in rows.read_documents(view.at, collection=name, ids=doc_ids):
+                yield collection, document
 
 
 def committed_files(
     ws: ReadableStore, view: View, documents: Sequence[tuple[Collection, Document]]
-) -> dict[tuple[str, str], bytes]:
+) -> dict[Key, bytes]:
     """Return the contents of files of sources at the commit that answers.
 
-    The contents are empty for a file that this clone no longer has.
+    They are empty for a file whose blob this clone lacks.
     """
     if view.sources is None:
         return {}

@@ -1,4 +1,9 @@
-"""Search by meaning and by words, in the documents of HEAD or of another git ref."""
+"""Open the index that answers, and search it by meaning and by words.
+
+All searches go through `search_index`. It follows the pin, opens the index of the work tree or of a
+git ref, and rebuilds a damaged index once. `answer_query` returns the best chunks, and
+`passages.find_passages` also their places.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +34,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SHOWN_MARK = "said"
-"""Name of a file in `.git/vmrag/tree`: the text was printed in this repository."""
+"""Name of a file in `.git/vmrag/tree`: `describe_setup` printed its text in this repository."""
 
-MOST_UNTRACKED = 1_000
-"""Maximum number of untracked files to read. If there are more, for example in a folder of
-packages, none is read.
-"""
+MAX_UNTRACKED_FILES = 1_000
+"""If there are more untracked files, for example in a folder of packages, none is read."""
 
 NOT_SET_UP = "run 'vmrag init' to write .vmrag.yaml, because vmrag chose the searched files itself"
 
@@ -68,18 +71,17 @@ def require_query(text: str) -> None:
 
 
 def answer_query(ws: ReadableStore, query: Query, *, at: RankedRevision | None = None) -> QueryReport:
-    """Return the best chunks.
+    """Return the best chunks for a query.
 
-    A moved pin is followed first. If it cannot be followed, the bound revision answers. `at`: the
-    place to search instead of the work tree, which is not touched. Raises `UsageInvalid` for an
-    empty query.
+    `at`: the commit to search instead of the work tree (`search_scope.ranked_at`). Raises
+    `UsageInvalid` for an empty query, and the errors of `search_index`.
     """
     require_query(query.text)
     return search_index(ws, lambda searcher, view: answer_from_index(ws, searcher, view, query), at=at)
 
 
 def answer_from_index(ws: ReadableStore, searcher: Searcher, view: View, query: Query) -> QueryReport:
-    """Return the best chunks of an open index."""
+    """Return the best chunks of an index that is open already."""
     try:
         results = searcher.search(query)
     except EmbeddingFailed as error:
@@ -105,12 +107,14 @@ def require_readable(view: View, name: str, readable: Sequence[str]) -> None:
 def search_index(
     ws: ReadableStore, search: Callable[[Searcher, View], T], *, at: RankedRevision | None = None, files: bool = True
 ) -> T:
-    """Return the result of `search` for an index that stays open and unchanged until then.
+    """Return the result of `search`, which gets an open index that does not change meanwhile.
 
-    `search` may be called again if the pin moves, or if the index is damaged and is rebuilt. Stores
-    without versions have no revision to search `at`. Without a knowledge base, files of sources
-    answer alone. `files` False: only stored documents answer, and files of sources do not hide
-    documents that were imported from them.
+    The pin is followed first. If that fails, the revision that was followed last answers, with a
+    note. `search` may be called again if the pin moves, or if the index is damaged and rebuilt.
+    `at`: the commit to search instead of the work tree. Stores without versions ignore it.
+
+    Without a knowledge base, files of sources answer alone. Without `files`, only stored documents
+    answer, and files of sources do not hide documents that were imported from them.
     """
 
     def open_searcher(view: View) -> T:
@@ -133,30 +137,26 @@ def search_index(
 
 
 def _search_at(ws: Workspace, search: Callable[[View], T], at: RankedRevision) -> T:
-    """Search another place. A damaged index is rebuilt once."""
+    """Search a commit. A damaged index is rebuilt once."""
     from vmrag_link.sync import apply
 
     view: View | None = None
-    for last in (False, True):
-        try:
-            with view_at(ws, at) as view:
-                return search(view)
-        except IndexFailed:
-            if last:
-                raise
-            if view and view.sources:
-                require_verification(view.sources.folder)
-            if at.revision:
-                apply.distrust_view(ws.sync_context, at.revision)
-    raise AssertionError  # the second attempt returns or raises
+    try:
+        with view_at(ws, at) as view:
+            return search(view)
+    except IndexFailed:
+        # Opening verifies these indexes completely now, and rebuilds a damaged one.
+        if view and view.sources:
+            require_verification(view.sources.folder)
+        if at.revision:
+            apply.distrust_view(ws.sync_context, at.revision)
+    with view_at(ws, at) as view:
+        return search(view)
 
 
 @contextlib.contextmanager
 def view_at(ws: Workspace, at: RankedRevision) -> Iterator[View]:
-    """Open the index of a place other than the work tree.
-
-    No process removes it while it is open.
-    """
+    """Open the index of a commit, of its documents and files. No process removes it meanwhile."""
     head = plumbing.read_head(ws.places).commit
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(ws.reader.open_index(at.revision)) if at.revision else None
@@ -169,14 +169,13 @@ def view_at(ws: Workspace, at: RankedRevision) -> Iterator[View]:
 
 
 def with_untracked_matches(ws: ReadableStore, query: Query, kb: KbBlock) -> KbBlock:
-    """Return the origin with the number of untracked files that `--untracked` would add to the
-    results.
+    """Return the origin with the number of untracked files that would be among the results.
 
-    These files are searched, so that the number is about the query.
+    This searches again, with untracked files, if the setting `sources_untracked` is `ask`.
     """
     if not isinstance(ws, Workspace) or ws.config.sources_untracked != "ask" or kb.sources is None:
         return kb
-    if not 0 < kb.sources.untracked <= MOST_UNTRACKED:
+    if not 0 < kb.sources.untracked <= MAX_UNTRACKED_FILES:
         return kb
     from vmrag_link.sources.untracked import list_untracked_files
 
@@ -190,9 +189,9 @@ def with_untracked_matches(ws: ReadableStore, query: Query, kb: KbBlock) -> KbBl
 
 
 def describe_setup(ws: Workspace, kb: KbBlock) -> str:
-    """Return how to set up a repository that was searched, or how to remove its empty pin.
+    """Return advice for the first query in a clone: how to set vmrag up, or remove an empty pin.
 
-    The text is empty if neither applies, and after the first query in a clone.
+    Empty if neither applies, and after the first query.
     """
     if kb.commit and kb.sources:
         from vmrag_link.workspace.pins.empty_pin import describe_once
