@@ -1,4 +1,8 @@
-"""Conflicts as tools list them, in results and in errors."""
+"""Convert conflicts of a merge to records for the results and errors of tools.
+
+A conflict concerns one row: a document, the settings of a collection, or a project. It lists the
+fields of this row that both sides changed differently.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +20,10 @@ from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents.collections import COLLECTIONS, PROJECTS
 from vmrag_link.workspace.merge import merge_state
 
-_MAX_TEXT = 500
-"""Maximum number of characters of a text in a conflict."""
+_MAX_TEXT_CHARACTERS = 500
+"""Longer texts in a conflict are cut."""
 
-_INTERNAL = ("content_hash", "source_key")
+_INTERNAL_COLUMNS = ("content_hash", "source_key")
 
 
 class OpenHunk(Record, frozen=True):
@@ -59,11 +63,11 @@ class OpenMerge(Record, frozen=True):
 
     conflicts: tuple[OpenConflict, ...] = ()
     problem: str = ""
-    """Why its conflicts are unknown; empty if they are known."""
+    """Why its conflicts cannot be listed; empty if they can."""
 
 
 def list_conflict_rows(conflicts: Iterable[Conflict]) -> list[OpenConflict]:
-    """Return the conflicts in the given order, as tools list them."""
+    """Return the conflicts as records, in the given order."""
     return list(map(_build_row, conflicts))
 
 
@@ -73,10 +77,7 @@ def encode_rows(conflicts: Iterable[OpenConflict]) -> list[dict[str, Any]]:
 
 
 def find_open_merge(ws: Workspace) -> OpenMerge | None:
-    """Return the open merge, git's or vmrag's; None if there is none.
-
-    It changes nothing and fetches nothing.
-    """
+    """Return the open merge, git's or vmrag's, or None. Nothing is changed or fetched."""
     try:
         state = merge_state.read_merge(ws)
         if state is not None:
@@ -87,19 +88,18 @@ def find_open_merge(ws: Workspace) -> OpenMerge | None:
 
 
 def _build_row(conflict: Conflict) -> OpenConflict:
-    sides = (conflict.base, conflict.ours, conflict.theirs)
-    base, ours, theirs = (None if side is None else _read_values(side, conflict) for side in sides)
     return OpenConflict(
         table=_name_table(conflict.ours or conflict.theirs),
         collection=conflict.collection,
         doc_id=conflict.doc_id,
         title=getattr(conflict.ours or conflict.theirs, "title", ""),
         fields=list(conflict.fields),
-        base=base,
-        ours=ours,
-        theirs=theirs,
+        base=_read_values(conflict.base, conflict),
+        ours=_read_values(conflict.ours, conflict),
+        theirs=_read_values(conflict.theirs, conflict),
         hunks=[
-            OpenHunk(hunk.line, *map(_shorten_value, (hunk.base, hunk.ours, hunk.theirs))) for hunk in conflict.hunks
+            OpenHunk(hunk.line, _shorten_value(hunk.base), _shorten_value(hunk.ours), _shorten_value(hunk.theirs))
+            for hunk in conflict.hunks
         ],
     )
 
@@ -110,10 +110,13 @@ def _name_table(row: Row | None) -> str:
     return PROJECTS if isinstance(row, Project) else COLLECTIONS
 
 
-def _read_values(row: Row, conflict: Conflict) -> dict[str, Any]:
+def _read_values(row: Row | None, conflict: Conflict) -> dict[str, Any] | None:
+    """Return the values of a side's row in the conflicting fields, by column."""
+    if row is None:
+        return None
     cells = CELLS[type(row)]
     fields: Sequence[str] = tuple(cells) if conflict.is_whole else conflict.fields
-    names = [name for field in fields for name in cells[field] if name not in _INTERNAL]
+    names = [name for field in fields for name in cells[field] if name not in _INTERNAL_COLUMNS]
     return {name: _shorten_value(_read_value(row, name)) for name in names}
 
 
@@ -123,9 +126,10 @@ def _read_value(row: Row, name: str) -> Any:
 
 
 def _shorten_value(value: Any) -> Any:
+    """Cut all texts in a value."""
     match value:
         case str():
-            return value[:_MAX_TEXT]
+            return value[:_MAX_TEXT_CHARACTERS]
         case dict():
             return {key: _shorten_value(item) for key, item in value.items()}
         case list():

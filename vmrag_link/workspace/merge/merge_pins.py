@@ -1,8 +1,9 @@
-"""The merge driver of `.dolt-version`: merge three pins, with the documents of both sides.
+"""Merge three versions of `.dolt-version`, with the documents of the revisions that they pin.
 
-git provides the base. For a cherry-pick it is the parent of the picked commit, and for a revert it
-is the reverted commit. A pin names a whole state, so the merged change is the difference between
-base and theirs, not everything that theirs contains.
+git's merge driver (`vmrag_hooks.merge_driver`) calls `merge_pins`, and `vmrag resolve` calls it
+again with the resolved conflicts. git chooses the base: for a cherry-pick it is the parent of the
+picked commit, and for a revert it is the reverted commit. So only the difference between base and
+theirs is merged, not everything that theirs contains.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from vmrag_link.merging.threeway import Derived, stored_alone
 from vmrag_link.pin import Pin
 
 UNDECIDED_REMOTE = "in/conflict"
-"""The remote in a virtual base if the remotes conflict. It is never equal to that of a side."""
+"""The remote in a virtual base if the remotes conflict. It differs from the remotes of both sides.
+"""
 
 
 def merge_pins(
@@ -31,22 +33,21 @@ def merge_pins(
     remote: str = "",
     derived: Derived = stored_alone,
 ) -> bytes:
-    """Return the pin of the merged state. `base` is empty if both sides added a pin.
+    """Return the bytes of the merged pin.
 
+    * `base`, `ours`, `theirs`: the bytes of the pins. `base` is empty if both sides added a pin.
     * `joins`: theirs becomes a parent of the merged revision.
-    * `virtual`: git makes a base from several. Conflicts then do not stop the merge, and the
-      conflicting part equals neither side.
-    * `revision`: the result of resolved conflicts.
-    * `remote`: the name to take if both sides changed it.
+    * `virtual`: git merges several merge bases into one. Conflicts then do not stop the merge, and
+      the conflicting part equals neither side.
+    * `revision`: the merged revision, if conflicts were resolved before.
+    * `remote`: the remote to take if both sides changed it.
     * `derived`: see `threeway.merge`.
 
-    The knowledge base must have the revisions (`lazy_fetch.require_revision`). Raises
+    The knowledge base must have the revisions (`accepted_losses.require_sides`). Raises
     `PinConflict`, `PinMalformed`, and `EngineFailed` for unrelated histories.
     """
-    our_pin, their_pin = (
-        migrated.read_pin(engine.folder, ours, source="our pin"),
-        migrated.read_pin(engine.folder, theirs, source="their pin"),
-    )
+    our_pin = migrated.read_pin(engine.folder, ours, source="our pin")
+    their_pin = migrated.read_pin(engine.folder, theirs, source="their pin")
     base_pin = migrated.read_pin(engine.folder, base, source="the base's pin") if base else None
     if not revision:
         revision = _merge_revisions(engine, base_pin, our_pin, their_pin, joins=joins, virtual=virtual, derived=derived)
@@ -61,10 +62,10 @@ def merge_pins(
 
 
 def find_base_revision(engine: Engine, base_pin: Pin | None, our_pin: Pin, their_pin: Pin) -> str:
-    """Return the base of a merge of the pins.
+    """Return the base revision for a merge of the pins.
 
-    It is git's base, or the engine's merge base if git has none or its revision is lost. The
-    engine's merge base contains only what both sides contain.
+    git's base pins it. Without such a pin, or if its revision is lost, this is the engine's merge
+    base. Raises `EngineFailed` for unrelated histories.
     """
     has_both = all(engine.has_revision(pin.dolt_commit) for pin in (our_pin, their_pin))
     if base_pin is not None and (not has_both or engine.has_revision(base_pin.dolt_commit)):
@@ -80,10 +81,10 @@ def find_base_revision(engine: Engine, base_pin: Pin | None, our_pin: Pin, their
 
 
 def find_surviving_side(engine: Engine, base: str, ours: str, theirs: str) -> str | None:
-    """Return the revision with which a merge continues if a side's revision is lost.
+    """Return the revision that replaces the merge if the revision of a side is lost.
 
-    It is the other side, or the base if both are lost; None if the knowledge base has both. Raises
-    `EngineFailed` if no revision is left.
+    This is the other side, or the base if both are lost. None if the knowledge base has both sides.
+    Raises `EngineFailed` if it has none of the three.
     """
     if engine.has_revision(ours):
         return None if engine.has_revision(theirs) else ours
@@ -99,16 +100,18 @@ def find_surviving_side(engine: Engine, base: str, ours: str, theirs: str) -> st
 def _merge_revisions(
     engine: Engine, base_pin: Pin | None, our_pin: Pin, their_pin: Pin, *, joins: bool, virtual: bool, derived: Derived
 ) -> str:
+    """Return the merged revision. Raises `PinConflict`."""
     base = find_base_revision(engine, base_pin, our_pin, their_pin)
-    ours, theirs = our_pin.dolt_commit, their_pin.dolt_commit
+    ours = our_pin.dolt_commit
+    theirs = their_pin.dolt_commit
     if survivor := find_surviving_side(engine, base, ours, theirs):
         return survivor
     if virtual:
         return make_virtual_base(engine, base=base, ours=ours, theirs=theirs, joins=joins, derived=derived)
     outcome = merge_revisions(engine, base=base, ours=ours, theirs=theirs, joins=joins, derived=derived)
     if outcome.revision is None:
-        number = len(outcome.conflicts)
-        conflict_text = f"{number} conflicts" if number > 1 else f"a conflict in {outcome.conflicts[0].id}"
+        count = len(outcome.conflicts)
+        conflict_text = f"{count} conflicts" if count > 1 else f"a conflict in {outcome.conflicts[0].id}"
         raise PinConflict(
             f"the knowledge bases of the two sides have {conflict_text}.",
             hint="run 'vmrag resolve' to resolve the conflicts",
@@ -118,11 +121,13 @@ def _merge_revisions(
 
 
 def _merge_remote(base_pin: Pin | None, our_pin: Pin, their_pin: Pin, *, preferred: str, virtual: bool) -> str:
-    """Return the merged remote. If both sides changed it, it is `preferred` if that is the remote
-    of a side.
+    """Return the merged remote.
+
+    If both sides changed it differently, take `preferred` if it is one of the two remotes.
     """
     sides = (our_pin.dolt_remote, their_pin.dolt_remote)
-    if len({*sides, base_pin.dolt_remote if base_pin else None}) < 3:  # noqa: PLR2004  all three differ
+    base_remote = base_pin.dolt_remote if base_pin else None
+    if sides[0] == sides[1] or base_remote in sides:
         return _merge_field("dolt_remote", base_pin, our_pin, their_pin)
     if virtual:
         return UNDECIDED_REMOTE
@@ -135,7 +140,7 @@ def _merge_remote(base_pin: Pin | None, our_pin: Pin, their_pin: Pin, *, preferr
 
 
 def _merge_field(name: str, base_pin: Pin | None, our_pin: Pin, their_pin: Pin) -> str:
-    """Return theirs if only they changed it, else ours."""
+    """Return their value of a field if only they changed it, else ours."""
     ours: str = getattr(our_pin, name)
     theirs: str = getattr(their_pin, name)
     return theirs if base_pin and ours == getattr(base_pin, name) else ours
@@ -143,7 +148,9 @@ def _merge_field(name: str, base_pin: Pin | None, our_pin: Pin, their_pin: Pin) 
 
 def _merge_extra(base_pin: Pin | None, our_pin: Pin, their_pin: Pin) -> tuple[tuple[str, str], ...]:
     """Merge the keys of newer versions one by one. Ours wins if both changed a key."""
-    base, ours, theirs = dict(base_pin.extra if base_pin else ()), dict(our_pin.extra), dict(their_pin.extra)
+    base = dict(base_pin.extra) if base_pin else {}
+    ours = dict(our_pin.extra)
+    theirs = dict(their_pin.extra)
     merged = {}
     for key in [*ours, *(key for key in theirs if key not in ours)]:
         value = theirs.get(key) if ours.get(key) == base.get(key) else ours.get(key)

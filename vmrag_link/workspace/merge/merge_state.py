@@ -1,9 +1,12 @@
 """Read and write the open merge: git's conflict in the pin, or a merge of `vmrag merge`.
 
-git's conflict is read from git's index each time. The decisions about it are in `merge-git.json` of
-the work tree. A merge of vmrag is in `merge.json`, and stays there while git merges. The merge
-itself is computed from the revisions and the decisions each time, so engines need not store
-conflicts.
+A merge is open while it has conflicts, until the user finishes or aborts it. Three files record it:
+
+* git's index has the versions of the pin in conflict. They are read each time.
+* `merge-git.json` of the work tree has the user's decisions about git's conflict.
+* `merge.json` has a merge of vmrag with its decisions. It stays there while git merges.
+
+Conflicts are not stored: `apply_decisions` computes the merge from its revisions each time.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ Kind = Literal["merge", "aside", "git"]
 
 
 class MergeState(Record, frozen=True, rename={"checked_remotes": "asked"}):
-    """An open merge. `base`, `ours` and `theirs` are revisions."""
+    """An open merge."""
 
     kind: Kind
     """The kind of the merge.
@@ -51,14 +54,19 @@ class MergeState(Record, frozen=True, rename={"checked_remotes": "asked"}):
     source: str
     """The name that the user merged."""
     base: str
+    """The revision of the merge base."""
     ours: str
+    """The revision of our side."""
     theirs: str
+    """The revision of their side."""
     symbolic: str = ""
+    """HEAD's full name when a merge of vmrag began."""
     commit: bool = True
     """False if the user wants to review the result before the commit."""
     written: bool = False
     """True if the result is in the uncommitted documents, where the user may have edited it."""
     decisions: dict[str, dict[str, Choice]] = msgspec.field(default_factory=dict)
+    """The user's choices, by id of the conflict and field."""
     decided_by: str = ""
     """The person who made the last decision."""
     decided_at: str = ""
@@ -72,10 +80,10 @@ class MergeState(Record, frozen=True, rename={"checked_remotes": "asked"}):
     format: int = FORMAT
 
     def build_signature(self, engine: Engine, *, joins: bool) -> Signature | None:
-        """Return the signature of the person and the time of the last decision; None without a
-        decision.
+        """Return author, date and message for the merged revision; None without a decision.
 
-        Both are stored, so that a merge that was killed results in the same revision again.
+        Person and time are stored, so that a killed merge gives the same revision again. `joins`:
+        `theirs` becomes a parent of the revision.
         """
         from vmrag_link.merging.revisions import Signature
 
@@ -93,15 +101,15 @@ class MergeState(Record, frozen=True, rename={"checked_remotes": "asked"}):
 
 
 def read_merge(ws: Workspace) -> MergeState | None:
-    """Return the open merge of this work tree; None if there is none. Changes nothing.
+    """Return the open merge of this work tree, or None. Change nothing.
 
     Raises `FileFailed`, `PinMalformed` for the pin of a side, and `EngineFailed` for unrelated
     histories.
     """
-    in_git = _read_git_merge(ws)
-    if in_git:
+    git_merge = _read_git_merge(ws)
+    if git_merge:
         decided = _read_file(ws.places.merge_in_git)
-        return decided if decided and _list_sides(decided) == _list_sides(in_git) else in_git
+        return decided if decided and _list_sides(decided) == _list_sides(git_merge) else git_merge
     stored = _read_file(ws.places.merge)
     return None if stored is None or _is_concluded(ws, stored) else stored
 
@@ -109,9 +117,10 @@ def read_merge(ws: Workspace) -> MergeState | None:
 def recover_merge(ws: Workspace) -> MergeState | None:
     """Clean up after a killed merge, and return the open merge like `read_merge`.
 
-    Use it in commands that change something.
+    Commands that change something call this instead of `read_merge`.
     """
-    state, stored = read_merge(ws), _read_file(ws.places.merge)
+    state = read_merge(ws)
+    stored = _read_file(ws.places.merge)
     if state is None or state.kind != "git":
         clear_merge(ws, "git")  # git's conflict is over
     if state is None and stored:
@@ -123,11 +132,11 @@ def recover_merge(ws: Workspace) -> MergeState | None:
 
 
 def discard_aborted(ws: Workspace) -> None:
-    """Discard the decisions about a merge that git has aborted. The merge driver calls this when a
-    merge begins.
+    """Discard the decisions about a merge that git has aborted.
 
-    `git merge --abort` starts no hook. Without this, the same merge would begin with the decisions.
-    They stay if the merge is still open, for example when `git merge-tree` starts the driver.
+    The merge driver calls this when a merge begins, because `git merge --abort` runs no hook.
+    Otherwise the same merge would begin with the old decisions. They stay if the merge is still
+    open, for example when `git merge-tree` runs the driver.
     """
     undecided = pin_conflict.find_undecided(ws.places)
     if undecided is None or (undecided.closed and plumbing.find_operation(ws.places) is None):
@@ -138,22 +147,21 @@ def require_merge(ws: Workspace) -> MergeState:
     """Return the open merge. Raises `MergeConflict` if there is none."""
     state = recover_merge(ws)
     if state is None:
+        hint = "run 'vmrag merge REF' to start a merge"
         operation = plumbing.find_operation(ws.places)
-        hint = (
-            plumbing.suggest_finish(operation)
-            if operation and operation != "bisect"
-            else "run 'vmrag merge REF' to start a merge"
-        )
+        if operation and operation != "bisect":
+            hint = plumbing.suggest_finish(operation)
         raise MergeConflict("no merge is open.", hint=hint)
     return state
 
 
 def refuse_if_open(ws: Workspace) -> None:
-    """Raise `MergeConflict` if a merge is open whose base the caller would move."""
+    """Raise `MergeConflict` if a merge is open, because the caller would move its base."""
     state = recover_merge(ws)
-    if state and not (
-        state.closed and plumbing.find_operation(ws.places) is None
-    ):  # a stash, for which `git add` took one side
+    if state is None:
+        return
+    is_applied_stash = state.closed and plumbing.find_operation(ws.places) is None  # by `git add`, without a commit
+    if not is_applied_stash:
         raise MergeConflict(
             f"the merge of {state.source} is not finished.",
             hint="run 'vmrag resolve && vmrag merge --continue', or 'vmrag merge --abort' to abort the merge",
@@ -161,10 +169,12 @@ def refuse_if_open(ws: Workspace) -> None:
 
 
 def save_merge(ws: Workspace, state: MergeState) -> None:
+    """Write the file of a merge."""
     write_atomically(_find_path(ws, state.kind), msgspec.json.encode(state))
 
 
 def clear_merge(ws: Workspace, kind: Kind = "merge") -> None:
+    """Remove the file of a merge, because the merge is finished or aborted."""
     _find_path(ws, kind).unlink(missing_ok=True)
 
 
@@ -173,18 +183,23 @@ def _find_path(ws: Workspace, kind: Kind) -> Path:
 
 
 def apply_decisions(ws: Workspace, state: MergeState) -> MergeResult:
-    """Return the merge with the decisions so far; empty if its result is already written.
+    """Compute the merge with the decisions so far, and its remaining conflicts.
 
-    Raises `KnowledgeMoved` if HEAD or the pin moved since the merge began.
+    Empty if the result is already written, or if git's conflict lacks the revision of a side. Raises
+    `KnowledgeMoved` if HEAD or the pin moved since the merge began.
     """
     from vmrag_link.merging.threeway import MergeResult, merge
 
     our_side = find_our_side(ws, state)
     if state.written or (state.kind == "git" and not _has_both_sides(ws, state)):
-        return MergeResult.from_nothing()  # the result is written, or one side is lost
-    derived = twins.build_derived(ws)
+        return MergeResult.from_nothing()
     return merge(
-        ws.engine, base=state.base, ours=our_side, theirs=state.theirs, decisions=state.decisions, derived=derived
+        ws.engine,
+        base=state.base,
+        ours=our_side,
+        theirs=state.theirs,
+        decisions=state.decisions,
+        derived=twins.build_derived(ws),
     )
 
 
@@ -199,8 +214,9 @@ def label_sides(ws: Workspace, state: MergeState) -> Labels:
 
 
 def is_at_start(ws: Workspace, state: MergeState) -> bool:
-    """Return whether HEAD is where the merge began and, unless it is a stash, the pin
-    is as well.
+    """Return whether HEAD and the pin are where the merge began.
+
+    Stashed documents can be merged at any pin.
     """
     trigger = ws.read_trigger()
     pinned = read_own_pin(ws.places, trigger.pin).dolt_commit if trigger.pin else ""
@@ -208,50 +224,51 @@ def is_at_start(ws: Workspace, state: MergeState) -> bool:
 
 
 def find_our_side(ws: Workspace, state: MergeState) -> At:
-    """Return our side of the merge.
+    """Return from where our side's documents are read.
 
-    In vmrag's own merge it includes uncommitted documents, so that the user can edit one. Raises
-    `KnowledgeMoved` if HEAD or the pin moved since the merge began.
+    A merge of vmrag includes uncommitted documents, so that the user can edit them before the
+    merge. Raises `KnowledgeMoved` if HEAD or the pin moved since the merge began.
     """
     if state.kind == "git":
         return state.ours
     if not is_at_start(ws, state):
-        switch = f"git switch {quoted(state.symbolic.removeprefix(BRANCHES))}"
+        command = f"git switch {quoted(state.symbolic.removeprefix(BRANCHES))}"
+        if state.kind == "merge":
+            command += f" && vmrag pin {state.ours}"
         raise KnowledgeMoved(
             f"HEAD or the pin has moved since the merge of {state.source} began on {state.ours[:7]}.",
-            hint=f"run '{switch}{f' && vmrag pin {state.ours}' * (state.kind == 'merge')}', or 'vmrag merge --abort' "
-            "to abort the merge",
+            hint=f"run '{command}', or 'vmrag merge --abort' to abort the merge",
         )
     return ws.locate_documents()
 
 
 def _read_git_merge(ws: Workspace) -> MergeState | None:
+    """Return git's conflict in the pin as a merge without decisions, or None."""
     undecided = pin_conflict.find_undecided(ws.places)
-    if undecided is None or undecided.stages.ours is None or undecided.stages.theirs is None:
+    if undecided is None:
+        return None
+    base_bytes, our_bytes, their_bytes = undecided.stages
+    if our_bytes is None or their_bytes is None:
         return None  # one side deleted the pin, which git itself must resolve
     from vmrag_link.workspace.merge import sides
     from vmrag_link.workspace.merge.merge_pins import find_base_revision
 
-    base_pin, our_pin, their_pin = (
-        _read_side(ws, name, stage) for name, stage in zip(_SIDES, undecided.stages, strict=True)
-    )
-    assert our_pin is not None  # noqa: S101  checked above
-    assert their_pin is not None  # noqa: S101
+    base_pin = _read_side(ws, "base", base_bytes) if base_bytes else None
+    our_pin = _read_side(ws, "ours", our_bytes)
+    their_pin = _read_side(ws, "theirs", their_bytes)
     base = find_base_revision(ws.engine, base_pin, our_pin, their_pin)
     source = sides.describe_git_source(ws, undecided.stages)
     state = MergeState("git", source, base, our_pin.dolt_commit, their_pin.dolt_commit, closed=undecided.closed)
     return None if undecided.closed and not _is_contested(ws, state) else state
 
 
-_SIDES = ("base", "ours", "theirs")
+def _read_side(ws: Workspace, name: str, data: bytes) -> Pin:
+    """Return one version of a pin with a conflict.
 
-
-def _read_side(ws: Workspace, name: str, data: bytes | None) -> Pin | None:
-    """Read one version of a pin with a conflict. Raises `PinMalformed` with a hint to use the other
-    side.
+    Raises `PinMalformed` with a hint to use the other side.
     """
     try:
-        return migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}") if data else None
+        return migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}")
     except PinMalformed as error:
         other_side = "theirs" if name == "ours" else "ours"
         hint = (
@@ -266,14 +283,14 @@ def _is_contested(ws: Workspace, state: MergeState) -> bool:
 
     In a merge of branches, it lacks nothing if one side contains the other.
     """
-    engine, pair_of_sides = ws.engine, (state.ours, state.theirs)
     if not pin_merge.is_merge(ws.places) or not _has_both_sides(ws, state):
         return True
-    return not any(engine.is_ancestor(*pair) for pair in (pair_of_sides, pair_of_sides[::-1]))
+    is_ancestor = ws.engine.is_ancestor
+    return not (is_ancestor(state.ours, state.theirs) or is_ancestor(state.theirs, state.ours))
 
 
 def _has_both_sides(ws: Workspace, state: MergeState) -> bool:
-    return all(map(ws.engine.has_revision, (state.ours, state.theirs)))
+    return ws.engine.has_revision(state.ours) and ws.engine.has_revision(state.theirs)
 
 
 def _list_sides(state: MergeState) -> tuple[str, str, str]:
@@ -281,7 +298,10 @@ def _list_sides(state: MergeState) -> tuple[str, str, str]:
 
 
 def _is_concluded(ws: Workspace, state: MergeState) -> bool:
-    """Return whether a kill came between the end of the merge and the removal of its file."""
+    """Return whether the merge is finished, but was killed before it removed its file.
+
+    Then the pin contains both sides.
+    """
     if state.kind != "merge" or state.symbolic != ws.read_trigger().symbolic:
         return False
     pin = ws.resolve_target().pin
@@ -291,6 +311,7 @@ def _is_concluded(ws: Workspace, state: MergeState) -> bool:
 
 
 def _read_file(path: Path) -> MergeState | None:
+    """Return the merge in a file, or None without a file. Raises `FileFailed`."""
     try:
         content = path.read_bytes()
         require_known_format(content, FORMAT, what="The open merge", path=path)
