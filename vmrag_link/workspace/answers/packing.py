@@ -36,7 +36,7 @@ _FIRST_SHARE_DIVISOR = 2
 """If the best hit is code, the first document gets at most 1/N of the budget, and the reverse."""
 
 _FURTHER_SHARE_DIVISOR = 3
-"""As soon as the other kind has a passage, all its passages get at most 1/N of the budget."""
+"""All passages of the other kind get at most 1/N of the budget, if it has one already."""
 
 _MAX_MISSES = 50
 """After this number of pieces in a row that do not fit, no smaller ones are tried."""

@@ -1,8 +1,8 @@
-"""Write notes: Markdown files of a writable source.
+"""Write notes: Markdown files of a source with `write`, which vmrag may change.
 
-A change is planned under a lock of the work tree, checked as a whole, and then made file by file: a
-temporary file, fsync, rename, and one `git update-index` for all. A kill leaves the old or the new
-file. `undo` keeps a text that git does not have before it is replaced or deleted.
+`change_notes` makes a change in four steps, under a lock of the work tree: plan all files, check
+all, write them one by one, and stage them. A file is replaced atomically, so a kill leaves the old
+or the new one. If git does not have the old text, it is kept for `vmrag restore --undo`.
 """
 
 from __future__ import annotations
@@ -51,24 +51,26 @@ class NoteFile(NamedTuple):
 
     doc_id: str
     path: str
+    """From the top of the repository, as all paths here."""
     data: bytes
     text: NoteText
 
 
 class NoteChange(NamedTuple):
-    """A change of a file. A new file has None as `before`, and a deleted one as `after`."""
+    """A change of a file."""
 
     doc_id: str
     path: str
     before: bytes | None
+    """None for a new file."""
     after: bytes | None
+    """None for a file to delete."""
 
 
 class NotesWritten(Record, frozen=True):
     """Files of notes that were written or deleted."""
 
     paths: tuple[str, ...] = ()
-    """From the top of the repository."""
     kept: tuple[str, ...] = ()
     """Ids of notes whose former text git does not have. `vmrag restore --undo` restores it."""
     pending: str = ""
@@ -77,27 +79,190 @@ class NotesWritten(Record, frozen=True):
 
 
 Plan = Callable[["NoteFolder"], Sequence[NoteChange]]
+"""Return the changes to make, from the present files."""
+
+
+def change_notes(
+    ws: Workspace, source: SourceSettings, plan: Plan, *, allow_secret: bool = False, trusted: bool = False
+) -> NotesWritten:
+    """Make the changes of a plan, in its order, and stage the files.
+
+    `allow_secret`: write a text even if it seems to contain a key. `trusted`: the user named the
+    source in this command, so its setting needs no trust.
+
+    Nothing is written if this raises `SourceReadOnly` for an untrusted source or a file that must
+    not be written, `GitBusy` during a rebase, a bisect or a merge, `ContentRefused` for a secret,
+    `KnowledgeMoved` if a file changed since it was planned, or the errors of `plan`.
+    """
+    if not trusted:
+        require_trust(ws, source)
+    lock = ws.places.work_tree_folder / "notes.lock"
+    with locks.hold_exclusive(lock, purpose="write a note", timeout=ws.lock_timeout):
+        _refuse_git_operation(ws)
+        folder = NoteFolder(ws, source)
+        changes = [change for change in plan(folder) if change.after != change.before]
+        if not changes:
+            return NotesWritten()
+        _refuse_unwritable(ws, source, changes)
+        if not allow_secret:
+            _refuse_secrets(changes)
+        _require_unchanged(folder, changes)
+        kept = _keep_for_undo(ws, source, changes)
+        for change in changes:
+            folder.apply_change(change)
+        paths = [change.path for change in changes]
+        return NotesWritten(tuple(paths), kept, _stage_files(ws, paths), tuple(changes))
+
+
+def require_trust(ws: Workspace, source: SourceSettings) -> None:
+    """Raise `SourceReadOnly` unless the user trusts that vmrag writes to this folder."""
+    if not ws.settings.loaded.may_write(source):
+        raise SourceReadOnly(
+            f"the source {source.collection!r} may write files to {source.folder}/, which you have not trusted.",
+            hint="run 'vmrag trust' to trust the settings",
+            collection_name=source.collection,
+        )
+
+
+def _require_unchanged(folder: NoteFolder, changes: Sequence[NoteChange]) -> None:
+    """Raise `KnowledgeMoved` if another program changed one of the files since it was read."""
+    for change in changes:
+        if folder.read_file(change.path) != change.before:
+            raise KnowledgeMoved(
+                f"another program changed {change.path}, so nothing was written.",
+                hint="run the command again",
+            )
+
+
+def _refuse_git_operation(ws: Workspace) -> None:
+    """Raise `GitBusy` during an operation of git, or while the index has unmerged files."""
+    operation = plumbing.find_operation(ws.places)
+    if operation:
+        raise GitBusy(
+            f"a {operation} is in progress, so vmrag cannot write notes now.",
+            hint=plumbing.suggest_finish(operation),
+            operation=operation,
+        )
+    if unmerged := note_index.list_unmerged_files(ws.places):
+        raise GitBusy(
+            f"git's index has unmerged files, such as {unmerged[0]}, so vmrag cannot write notes now.",
+            hint="run 'git status' to see the state",
+            operation="merge",
+        )
+
+
+def _refuse_unwritable(ws: Workspace, source: SourceSettings, changes: Sequence[NoteChange]) -> None:
+    """Raise `SourceReadOnly` for files that the source would not read or git would not track."""
+    written = [change.path for change in changes if change.after is not None]
+    for path in written:
+        if not rules.is_named(source, path):
+            excluded = f"the source {source.collection!r} excludes it"
+            raise _refuse_file(path, excluded, "run 'vmrag sources' to list the files of the sources")
+    _refuse_other_repositories(ws, written)
+    if ignored := note_index.list_ignored_files(ws.places, written):
+        raise _refuse_file(
+            ignored[0], "git ignores it", f"run 'git check-ignore -v {quoted(ignored[0])}' to see the rule"
+        )
+    all_attributes = note_index.read_attributes(ws.places, [change.path for change in changes], attributes.FOR_LISTING)
+    for path, values in all_attributes.items():
+        flaw = attributes.find_attribute_flaw(values)
+        if not flaw and ENCODING in values:
+            flaw = "has another encoding than UTF-8"
+        if flaw:
+            raise _refuse_file(path, f"it {flaw}", f"run 'git check-attr -a {quoted(path)}' to see its attributes")
+    settings = dict(configuration.list_entries(ws.places))
+    if settings.get("core.sparsecheckout") == "true" and not note_index.is_checked_out(ws.places, source.folder):
+        raise _refuse_file(
+            written[0] if written else changes[0].path,
+            "this sparse checkout leaves its folder out",
+            f"run 'git sparse-checkout add {quoted(source.folder)}' to include it",
+        )
+
+
+def _refuse_other_repositories(ws: Workspace, paths: Sequence[str]) -> None:
+    """Raise `SourceReadOnly` for files in git's own folder, a submodule or a repository below."""
+    hint = f"name another folder in `sources` of {CONFIG_NAME}"
+    for path in paths:
+        folders = posixpath.dirname(path).split("/")
+        if any(map(is_git_folder, folders)):
+            raise _refuse_file(path, "git keeps its own data there", hint)
+        for folder in itertools.accumulate(folders, posixpath.join):
+            if folder and (ws.places.top / folder / ".git").exists():
+                raise _refuse_file(path, f"{folder} is a repository of its own", hint)
+
+
+def _refuse_secrets(changes: Sequence[NoteChange]) -> None:
+    """Raise `ContentRefused` for a text with a secret that its file does not have yet."""
+    for change in changes:
+        kind = find_secret(change.after.decode()) if change.after else ""
+        if kind and (change.before is None or find_secret(change.before.decode(errors="replace")) != kind):
+            raise ContentRefused(
+                f"the note {change.doc_id!r} contains {kind}, and git would keep it.",
+                hint="remove it from the text, or run 'vmrag add --allow-secret' if it is not a secret",
+                doc_id=change.doc_id,
+            )
+
+
+def _keep_for_undo(ws: Workspace, source: SourceSettings, changes: Sequence[NoteChange]) -> tuple[str, ...]:
+    """Keep the present texts that HEAD's commit does not have. Return the ids of these notes."""
+    texts = {change: change.before for change in changes if change.before is not None}
+    if not texts:
+        return ()
+    head = plumbing.read_head(ws.places).commit
+    committed = note_index.list_blobs(ws.places, head, [change.path for change in texts]) if head else {}
+    kept = []
+    for change, data in texts.items():
+        blob = committed.get(change.path, "")
+        # git may store a file with CRLF as LF.
+        is_committed = blob and blob in {
+            hash_blob(data, like=blob),
+            hash_blob(data.replace(b"\r\n", b"\n"), like=blob),
+        }
+        if not is_committed:
+            note = undo.KeptNote(source.collection, change.doc_id, change.path, data, str(ws.places.git_dir))
+            undo.keep_text(ws.places, note)
+            kept.append(change.doc_id)
+    return tuple(kept)
+
+
+def _stage_files(ws: Workspace, paths: Sequence[str]) -> str:
+    """Stage the files. Return why they are not staged, or ""."""
+    hint = f"run 'git add -A -- {' '.join(map(quoted, paths[:3]))}' to stage it"
+    try:
+        if staging.stage_files(ws.places, paths):
+            return ""
+    except GitFailed as error:
+        return f"the note is written, but git could not stage it: {error.message.rstrip('.')}; {hint}"
+    return f"the note is written, but another git command holds the index; {hint}"
 
 
 class NoteFolder:
-    """The files of one writable source in a work tree. Links below the top are never followed."""
+    """The files of one writable source in a work tree, by the ids of their notes.
+
+    The id of a note is in its front matter, or follows from its path. Symbolic links below the top
+    are never followed.
+    """
 
     def __init__(self, ws: Workspace, source: SourceSettings) -> None:
         self.source = source
         self._ws = ws
         self._files = Folder(ws.places.top)
         self._claims: dict[str, str] | None = None
-        self._new: list[str] = []
+        """Ids in front matter by path, read once."""
+        self._planned_paths: list[str] = []
+        """Paths of new files that were planned before."""
 
     def find_note(self, doc_id: str) -> NoteFile | None:
         """Return the note of this id, or None. Raises `FileFailed`, `SourceReadOnly` for links."""
-        for path in self._files_called(doc_id):
+        for path in self._list_paths(doc_id):  # the usual paths first, without reading other files
             note = self._read_note(path)
             if note and note.doc_id == doc_id:
                 return note
+        # If several files claim an id, `assign_ids` decides which one has it.
         claims = self._claimed_ids()
-        named = {path for name in {doc_id, *claims.values()} for path in self._files_called(name)}
-        paths = claims.keys() | filter(self._is_file, named)
+        paths = {*claims}
+        for other_id in {doc_id, *claims.values()}:
+            paths.update(filter(self._is_file, self._list_paths(other_id)))
         ids = notes.assign_ids(self.source, paths, claims)
         path = next((path for path in paths if ids[path] == doc_id), "")
         note = self._read_note(path) if path else None
@@ -106,15 +271,20 @@ class NoteFolder:
     def plan_change(
         self, doc_id: str, metadata: Mapping[str, Any], content: str, before: NoteFile | None
     ) -> NoteChange:
-        """Return the change to this text. Raises `ContentRefused`."""
+        """Return the change that writes a note. Raises `ContentRefused`, `SourceReadOnly`.
+
+        `before`: the note as it is now, None for a new one. The front matter stays as the user
+        wrote it if `metadata` is unchanged.
+        """
         if not content.strip():
             raise ContentRefused(f"the note {doc_id!r} has no text.", hint="write some text", doc_id=doc_id)
         path = before.path if before else self._free_path(doc_id)
         if before and before.text.metadata == metadata and before.text.block:
-            text = before.text.block + content  # front matter stays as the user wrote it
+            text = before.text.block + content
         else:
             text = notes.render_note(self.source, path, doc_id, metadata, content)
-        after, max_bytes = text.encode(), self._ws.config.sources_max_bytes
+        after = text.encode()
+        max_bytes = self._ws.config.sources_max_bytes
         if len(after) > max_bytes:
             raise ContentRefused(
                 f"the note {doc_id!r} has {len(after):,} bytes. At most {max_bytes:,} are read.",
@@ -157,23 +327,23 @@ class NoteFolder:
                 path=change.path,
             ) from error
 
-    def _files_called(self, doc_id: str) -> list[str]:
-        """Return the paths that a note of this id may have if its front matter does not decide."""
+    def _list_paths(self, doc_id: str) -> list[str]:
+        """Return the paths that a note without an id in its front matter may have."""
         plain = notes.plain_path(self.source, doc_id)
-        other = plain.removesuffix(notes.SUFFIX)  # a file of another format
-        named = [plain, notes.hashed_path(self.source, doc_id)]
-        named += [path for path in (other, doc_id) if path and self._is_file(path)]
-        return [path for path in named if path and rules.is_named(self.source, path)]
+        paths = [plain, notes.hashed_path(self.source, doc_id)]
+        other_format = plain.removesuffix(notes.SUFFIX)
+        paths += [path for path in (other_format, doc_id) if path and self._is_file(path)]
+        return [path for path in paths if path and rules.is_named(self.source, path)]
 
     def _read_note(self, path: str) -> NoteFile | None:
-        """Return the note that a file is, with the id that the file alone decides, or None."""
+        """Return the note in a file, with the id from its front matter or path, or None."""
         data = self.read_file(path)
         if data is None:
             return None
         try:
-            whole = decode_file_text(data)
-            doc_id = notes.read_claimed_id(whole) or notes.path_id(self.source.folder, path)
-            return NoteFile(doc_id, path, data, notes.parse_note(whole, doc_id))
+            text = decode_file_text(data)
+            doc_id = notes.read_claimed_id(text) or notes.path_id(self.source.folder, path)
+            return NoteFile(doc_id, path, data, notes.parse_note(text, doc_id))
         except ContentUnreadable as error:
             raise FileFailed(
                 f"cannot read the note {path}: it {error}.", hint=f"edit the file {quoted(path)}", path=path
@@ -182,15 +352,18 @@ class NoteFolder:
     def _claimed_ids(self) -> dict[str, str]:
         """Return the ids in front matter, by path. One git process finds the files."""
         if self._claims is None:
-            large = self._files_above(self._ws.config.sources_max_bytes)
-            paths = note_index.list_files_with_id(self._ws.places, self.source.folder, without=large)
-            texts = {path: self.read_file(path) for path in paths if rules.is_named(self.source, path)}
-            self._claims = {path: notes.read_claimed_id(_decode_text(data)) for path, data in texts.items() if data}
+            self._claims = {}
+            large = self._list_large_files(self._ws.config.sources_max_bytes)
+            for path in note_index.list_files_with_id(self._ws.places, self.source.folder, without=large):
+                data = self.read_file(path) if rules.is_named(self.source, path) else None
+                if data:
+                    self._claims[path] = notes.read_claimed_id(_decode_text(data))
         return self._claims
 
-    def _files_above(self, size: int) -> list[str]:
-        """Return the files that are too large to be notes. git would read each of them whole."""
-        large, folders = list[str](), [self._ws.places.top / self.source.folder]
+    def _list_large_files(self, size: int) -> list[str]:
+        """Return the files with more bytes, which are not notes. git would read each of them."""
+        large: list[str] = []
+        folders = [self._ws.places.top / self.source.folder]
         while folders:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folders.pop()) as entries:
                 for entry in entries:
@@ -201,28 +374,33 @@ class NoteFolder:
         return large
 
     def _free_path(self, doc_id: str) -> str:
-        """Return where a new note of this id is written."""
+        """Return the path for a new note of this id. Raises `SourceReadOnly` if it is taken."""
         natural = notes.natural_path(self.source, doc_id)
         path = natural if natural and not self._is_taken(natural) else notes.hashed_path(self.source, doc_id)
         if self.read_file(path) is not None:
             raise _refuse_file(
                 path, f"another note has the file that {doc_id!r} would get", f"run 'cat {quoted(path)}' to see it"
             )
-        self._new.append(path)
+        self._planned_paths.append(path)
         return path
 
     def _is_taken(self, path: str) -> bool:
-        """Return whether a file system may take another file for this one, or cannot have it."""
+        """Return whether some file system cannot have this file next to the existing ones.
+
+        For example, macOS and Windows regard names that differ in case as the same name.
+        """
         parts = path.split("/")
-        for planned in self._new:  # in the same call
-            pairs = itertools.takewhile(
-                lambda pair: rules.fold_path(pair[0]) == rules.fold_path(pair[1]),
-                zip(planned.split("/"), parts, strict=False),
-            )
-            if planned == path or any(one != other for one, other in pairs):
+        for planned in self._planned_paths:
+            if planned == path:
                 return True
+            for name, part in zip(planned.split("/"), parts, strict=False):
+                if rules.fold_path(name) != rules.fold_path(part):
+                    break
+                if name != part:
+                    return True
         for depth in range(len(self.source.folder.split("/")), len(parts)):
-            part, last = parts[depth], depth == len(parts) - 1
+            part = parts[depth]
+            last = depth == len(parts) - 1
             for name in self._files.list_names(parts[:depth]):
                 if name != part and rules.fold_path(name) == rules.fold_path(part):
                     return True
@@ -231,9 +409,7 @@ class NoteFolder:
         return False
 
     def _is_blocked(self, path: str) -> bool:
-        """Return whether another note is where a folder of this file belongs, or a folder is where
-        the file belongs.
-        """
+        """Return whether a path component is a file instead of a folder, or the last a folder."""
         inner = self._ws.places.top
         *folders, name = path.split("/")
         for folder in folders:
@@ -250,6 +426,7 @@ class NoteFolder:
 
 
 def _read_mode(path: Path) -> int:
+    """Return the mode of a file, without following a link. 0 if it does not exist."""
     try:
         return path.lstat().st_mode
     except OSError:
@@ -257,165 +434,11 @@ def _read_mode(path: Path) -> int:
 
 
 def _decode_text(data: bytes) -> str:
+    """Return the text of a file, or "" if it cannot be decoded."""
     try:
         return decode_file_text(data)
     except ContentUnreadable:
         return ""
-
-
-# -- the change
-
-
-def change_notes(
-    ws: Workspace, source: SourceSettings, plan: Plan, *, allow_secret: bool = False, trusted: bool = False
-) -> NotesWritten:
-    """Make the planned changes of notes, in the order of the plan, and stage them.
-
-    `trusted`: the user named the source in this command. Raises `SourceReadOnly` for an untrusted
-    source, and for files that must not be written. Raises `GitBusy` during a rebase, a bisect or a
-    merge, and the errors of `plan`. Nothing is written then.
-    """
-    if not trusted:
-        require_trust(ws, source)
-    with locks.hold_exclusive(
-        ws.places.work_tree_folder / "notes.lock", purpose="write a note", timeout=ws.lock_timeout
-    ):
-        _refuse_git_operation(ws)
-        folder = NoteFolder(ws, source)
-        changes = [change for change in plan(folder) if change.after != change.before]
-        if not changes:
-            return NotesWritten()
-        _refuse_unwritable(ws, source, changes)
-        if not allow_secret:
-            _refuse_secrets(changes)
-        _require_unchanged(folder, changes)
-        kept = _keep_for_undo(ws, source, changes)
-        for change in changes:
-            folder.apply_change(change)
-        paths = [change.path for change in changes]
-        return NotesWritten(tuple(paths), kept, _stage_files(ws, paths), tuple(changes))
-
-
-def require_trust(ws: Workspace, source: SourceSettings) -> None:
-    """Raise `SourceReadOnly` unless the user trusts that vmrag writes to this folder."""
-    if not ws.settings.loaded.may_write(source):
-        raise SourceReadOnly(
-            f"the source {source.collection!r} may write files to {source.folder}/, which you have not trusted.",
-            hint="run 'vmrag trust' to trust the settings",
-            collection_name=source.collection,
-        )
-
-
-def _require_unchanged(folder: NoteFolder, changes: Sequence[NoteChange]) -> None:
-    """Raise `KnowledgeMoved` if another program changed one of the files since it was read."""
-    for change in changes:
-        if folder.read_file(change.path) != change.before:
-            raise KnowledgeMoved(
-                f"another program changed {change.path}, so nothing was written.",
-                hint="run the command again",
-            )
-
-
-def _refuse_git_operation(ws: Workspace) -> None:
-    operation = plumbing.find_operation(ws.places)
-    if operation:
-        raise GitBusy(
-            f"a {operation} is in progress, so vmrag cannot write notes now.",
-            hint=plumbing.suggest_finish(operation),
-            operation=operation,
-        )
-    if unmerged := note_index.list_unmerged_files(ws.places):
-        raise GitBusy(
-            f"git's index has unmerged files, such as {unmerged[0]}, so vmrag cannot write notes now.",
-            hint="run 'git status' to see the state",
-            operation="merge",
-        )
-
-
-def _refuse_unwritable(ws: Workspace, source: SourceSettings, changes: Sequence[NoteChange]) -> None:
-    """Raise `SourceReadOnly` for files that the source would not read or git would not track."""
-    written = [change.path for change in changes if change.after is not None]
-    for change in changes:
-        if change.after is not None and not rules.is_named(source, change.path):
-            raise _refuse_file(
-                change.path,
-                f"the source {source.collection!r} excludes it",
-                "run 'vmrag sources' to list the files of the sources",
-            )
-    _refuse_other_repositories(ws, written)
-    if ignored := note_index.list_ignored_files(ws.places, written):
-        raise _refuse_file(
-            ignored[0], "git ignores it", f"run 'git check-ignore -v {quoted(ignored[0])}' to see the rule"
-        )
-    stated = note_index.read_attributes(ws.places, [change.path for change in changes], attributes.FOR_LISTING)
-    for path, values in stated.items():
-        flaw = attributes.find_attribute_flaw(values) or (
-            "has another encoding than UTF-8" if ENCODING in values else ""
-        )
-        if flaw:
-            raise _refuse_file(path, f"it {flaw}", f"run 'git check-attr -a {quoted(path)}' to see its attributes")
-    settings = dict(configuration.list_entries(ws.places))
-    if settings.get("core.sparsecheckout") == "true" and not note_index.is_checked_out(ws.places, source.folder):
-        raise _refuse_file(
-            written[0] if written else changes[0].path,
-            "this sparse checkout leaves its folder out",
-            f"run 'git sparse-checkout add {quoted(source.folder)}' to include it",
-        )
-
-
-def _refuse_other_repositories(ws: Workspace, paths: Sequence[str]) -> None:
-    """Raise `SourceReadOnly` for files in git's own folder, a submodule or a repository below."""
-    hint = f"name another folder in `sources` of {CONFIG_NAME}"
-    for path in paths:
-        folders = posixpath.dirname(path).split("/")
-        if any(map(is_git_folder, folders)):
-            raise _refuse_file(path, "git keeps its own data there", hint)
-        inner = ["/".join(folders[: depth + 1]) for depth in range(len(folders))]
-        if other := next((folder for folder in inner if (ws.places.top / folder / ".git").exists()), ""):
-            raise _refuse_file(path, f"{other} is a repository of its own", hint)
-
-
-def _refuse_secrets(changes: Sequence[NoteChange]) -> None:
-    for change in changes:
-        kind = find_secret(change.after.decode()) if change.after else ""
-        if kind and (change.before is None or find_secret(change.before.decode(errors="replace")) != kind):
-            raise ContentRefused(
-                f"the note {change.doc_id!r} contains {kind}, and git would keep it.",
-                hint="remove it from the text, or run 'vmrag add --allow-secret' if it is not a secret",
-                doc_id=change.doc_id,
-            )
-
-
-def _keep_for_undo(ws: Workspace, source: SourceSettings, changes: Sequence[NoteChange]) -> tuple[str, ...]:
-    """Keep the present texts that no commit has. Return the ids of these notes."""
-    before = [change for change in changes if change.before is not None]
-    if not before:
-        return ()
-    head = plumbing.read_head(ws.places).commit
-    committed = note_index.list_blobs(ws.places, head, [change.path for change in before]) if head else {}
-    kept = []
-    for change in before:
-        data = change.before or b""
-        blob = committed.get(change.path, "")
-        forms = {data, data.replace(b"\r\n", b"\n")}
-        if not blob or blob not in {hash_blob(form, like=blob) for form in forms}:
-            note = undo.KeptNote(source.collection, change.doc_id, change.path, data, str(ws.places.git_dir))
-            undo.keep_text(ws.places, note)
-            kept.append(change.doc_id)
-    return tuple(kept)
-
-
-def _stage_files(ws: Workspace, paths: Sequence[str]) -> str:
-    command = f"git add -A -- {' '.join(map(quoted, paths[:3]))}"
-    try:
-        staged = staging.stage_files(ws.places, paths)
-    except GitFailed as error:
-        return (
-            f"the note is written, but git could not stage it: {error.message.rstrip('.')}; run '{command}' to stage it"
-        )
-    return (
-        "" if staged else f"the note is written, but another git command holds the index; run '{command}' to stage it"
-    )
 
 
 def _refuse_file(path: str, reason: str, hint: str) -> SourceReadOnly:

@@ -1,4 +1,10 @@
-"""Store rows in the KB branch of HEAD's code branch, and update the index in the same call."""
+"""Store documents in the KB branch of HEAD's code branch, and update the index.
+
+Every command that changes documents calls `write_rows` with a plan: a function that reads the
+documents and returns the rows to store. It runs without a lock, because converting files may take
+long. Under the lock, the rows are stored only if HEAD, the pin and the knowledge base are as they
+were before planning. Otherwise the plan runs again.
+"""
 
 from __future__ import annotations
 
@@ -34,21 +40,25 @@ if TYPE_CHECKING:
     from vmrag_link.workspace.documents.note_files import NotesWritten
 
 ATTEMPTS = 3
-_MAX_LISTED = 1000
-"""Maximum number of documents that a refusal lists in its details."""
+_MAX_LISTED_DOCUMENTS = 1000
+"""Maximum number of documents in the details of an error."""
 
 R = TypeVar("R")
 
 
 class Planned(NamedTuple, Generic[R]):
-    """The result of a plan: the rows to store (None for nothing), and a report."""
+    """The result of a plan."""
 
     rows: Write | None
+    """The rows to store, None for nothing."""
     report: R
 
 
 Plan = Callable[[At], Planned[R]]
-"""Plans a write from the documents at a place. If it is called again, its last result is used."""
+"""Plan a write from the documents that are stored `at` a branch or revision.
+
+If it is called again, only its last result is used.
+"""
 
 
 class WriteResult(NamedTuple, Generic[R]):
@@ -58,13 +68,11 @@ class WriteResult(NamedTuple, Generic[R]):
     branch: str | None
     """The KB branch with the new rows; None if there were none."""
     pending: str = ""
-    """Why the index was not updated; empty if it was. The rows are stored, and the next command
-    updates it.
-    """
+    """Why the index was not updated; empty if it was. The next command updates it."""
     chunks: int = 0
-    """Number of chunks that the index has for the stored documents."""
+    """Number of chunks in the index for the stored documents."""
     versioned: bool = True
-    """False if the documents are on no branch, and on this machine only."""
+    """False if the documents are only on this machine (`LocalStore`)."""
     notes: NotesWritten | None = None
     """Files of a writable source that were written instead of rows."""
 
@@ -78,16 +86,16 @@ def write_rows(
     alter: Callable[[Draft, R], None] = lambda _draft, _report: None,
     moved_source: str = "",
 ) -> WriteResult[R]:
-    """Store what `plan` makes of the documents at a place. The rows are durable on return.
+    """Store the rows of a plan. They are durable on return.
 
-    `plan` is called again if HEAD, the pin or a document moves before its rows are stored. So rows
-    are stored only on the branch and the documents that they were planned for. Without `follow` the
-    next reader updates the index. `alter` changes the index beyond the rows. `moved_source`: the
-    source that the rows replace.
+    * `purpose`: the reason for holding locks, for messages of other processes.
+    * `follow`: update the index now. Otherwise the next command that needs it updates it.
+    * `alter`: changes the index beyond the rows, for example by vectors that a client gave.
+    * `moved_source`: the source whose files the rows replace. Other sources keep their names.
 
-    Raises the errors of `require_writable` and of `plan`, and `Busy`, `ContentRefused`,
-    `EngineFailed`. Documents without versions have neither HEAD nor pin. They are stored whatever
-    git is doing, and the next reader updates their index.
+    In a `LocalStore`, rows are stored whatever git is doing, and the next reader updates the index.
+    Raises the errors of `require_writable` and of `plan`, `KnowledgeMoved` if HEAD keeps moving,
+    and `Busy`, `ContentRefused`, `EngineFailed`.
     """
     from vmrag_link.workspace.pins import kb_branches
 
@@ -95,7 +103,7 @@ def write_rows(
         return _store_local(ws, plan, purpose)
     for _ in range(ATTEMPTS):
         target = require_writable(ws, index=follow)
-        stamp = ws.engine.read_stamp()
+        stamp = ws.engine.read_stamp()  # differs after any write
         planned = plan(target.at)
         if planned.rows is None:
             return WriteResult(planned.report, None)
@@ -103,12 +111,10 @@ def write_rows(
         name = kb_branches.prepare_branch(ws, target)
         with locks.hold_exclusive(ws.places.workspace_lock, purpose=purpose, timeout=ws.lock_timeout):
             if ws.read_trigger() != target.trigger:
-                continue  # a checkout in another terminal: plan again for the new branch
+                continue  # another process changed HEAD or the pin, so plan again
             if not target.in_use_by:
                 lease.take_lease(ws.places, target.trigger.symbolic or "", timeout=ws.lock_timeout)
-            change = _Change(
-                plan=plan, planned=planned, stamp=stamp, branch=name, revision=target.revision, purpose=purpose
-            )
+            change = _Change(plan, planned, stamp, branch=name, revision=target.revision, purpose=purpose)
             return _store_and_index(ws, change, alter) if follow else _store_only(ws, change)
     raise KnowledgeMoved("HEAD moved several times, so nothing was written.", hint="run the command again")
 
@@ -117,29 +123,33 @@ def _refuse_sources(ws: Workspace, at: At, rows: Write, moved: str) -> None:
     """Raise `SourceReadOnly` for a new collection that has the name of a source, except `moved`."""
     from vmrag_link.workspace.documents.collections import source_read_only
 
-    derived = {source.collection for source in ws.sources.configured} - {moved}
-    named = [put_collection.name for put_collection in rows.put_collections if put_collection.name in derived]
-    if named and not {collection.name for collection in ws.engine.list_collections(at)}.intersection(named):
-        raise source_read_only(named[0])
+    sources = {source.collection for source in ws.sources.configured} - {moved}
+    names = [collection.name for collection in rows.put_collections if collection.name in sources]
+    if names and not {collection.name for collection in ws.engine.list_collections(at)}.intersection(names):
+        raise source_read_only(names[0])
 
 
 class _Change(NamedTuple, Generic[R]):
-    """A planned change of a branch at a revision."""
+    """Planned rows, and what they were planned for."""
 
     plan: Plan[R]
     planned: Planned[R]
     stamp: object
-    """The stamp of the knowledge base before planning."""
+    """`Engine.read_stamp` before planning. If it differs now, another process has written."""
     branch: str
+    """The KB branch. The first write creates it."""
     revision: str
+    """The head of the KB branch."""
     purpose: str
 
     def store_rows(self, ws: Workspace) -> Planned[R]:
-        """Store the planned rows and return the plan, which is made again if another process has
-        written.
+        """Store the rows under the write lock, and return them.
+
+        If another process has written since planning, the plan runs again.
         """
         with ws.engine.write_lock(self.purpose):
-            branch, planned = ws.engine.find_branch(self.branch), self.planned
+            branch = ws.engine.find_branch(self.branch)
+            planned = self.planned
             if ws.engine.read_stamp() != self.stamp:  # another process has written; from here on none can
                 planned = self.plan(WorkingSet(self.branch) if branch else self.revision)
             if branch is None:
@@ -149,10 +159,13 @@ class _Change(NamedTuple, Generic[R]):
 
 
 def _store_and_index(ws: Workspace, change: _Change[R], alter: Callable[[Draft, R], None]) -> WriteResult[R]:
+    """Store the rows, and update the working copy of the index.
+
+    A failure of the index is not raised, because the rows are stored.
+    """
     from vmrag_link.index.contents import count_chunks
 
-    branch, revision = change.branch, change.revision
-    copy = ws.sync_context.working_copy(branch, revision)
+    copy = ws.sync_context.working_copy(change.branch, change.revision)
     planned = None
     try:
         with file_failures(), copy.lock_for_writing() as copy_state:
@@ -161,8 +174,8 @@ def _store_and_index(ws: Workspace, change: _Change[R], alter: Callable[[Draft, 
             changed = _list_changed_documents(planned.rows) if copy_state == "current" else None
             ws.reader.update_copy(
                 copy.path,
-                branch,
-                revision,
+                change.branch,
+                change.revision,
                 is_usable=copy_state != "gone",
                 changed=changed,
                 alter=lambda draft: alter(draft, report),
@@ -173,22 +186,23 @@ def _store_and_index(ws: Workspace, change: _Change[R], alter: Callable[[Draft, 
         if planned is None:
             raise
         pending = f"the documents are stored, but the index could not be updated: {error.sentence}"
-        return WriteResult(planned.report, branch, pending)
-    return WriteResult(report, branch, chunks=chunks)
+        return WriteResult(planned.report, change.branch, pending)
+    return WriteResult(report, change.branch, chunks=chunks)
 
 
 def _list_changed_documents(rows: Write | None) -> frozenset[tuple[str, str]] | None:
-    """Return the documents that a write changes; None if it may change more than these rows."""
+    """Return the documents that a write changes. None if it may change more than documents."""
     if rows is None:
         return frozenset()
     put = rows.put_documents
     if not isinstance(put, list | tuple) or any(document.table != "documents" for document in put):
-        return None  # a row of another table leaves the collection that it was in
-    alone = msgspec.structs.replace(rows, put_documents=(), remove_documents=()).is_empty
-    return frozenset((*(document.key for document in put), *rows.remove_documents)) if alone else None
+        return None  # a row of another table may have been in another collection before
+    has_other_rows = not msgspec.structs.replace(rows, put_documents=(), remove_documents=()).is_empty
+    return None if has_other_rows else frozenset((*(document.key for document in put), *rows.remove_documents))
 
 
 def _store_only(ws: Workspace, change: _Change[R]) -> WriteResult[R]:
+    """Store the rows, and mark the index as behind."""
     with ws.sync_context.working_copy(change.branch, change.revision).defer_update():
         planned = change.store_rows(ws)
     pending = "the documents are stored, and the next command that needs the index updates it."
@@ -196,6 +210,7 @@ def _store_only(ws: Workspace, change: _Change[R]) -> WriteResult[R]:
 
 
 def _store_local(store: LocalStore, plan: Plan[R], purpose: str) -> WriteResult[R]:
+    """Store the rows on this machine, and mark their index as behind."""
     from vmrag_link.workspace import local_store
 
     engine = store.engine
@@ -210,10 +225,10 @@ def _store_local(store: LocalStore, plan: Plan[R], purpose: str) -> WriteResult[
 
 
 def require_writable(ws: Workspace, *, index: bool = True) -> Target:
-    """Bring the workspace to its pin. Return the target of a write.
+    """Bring the work tree to its pin, and return the target to which documents can be written.
 
-    `index`: as in `require_movable`. Raises `Uncommitted` or `KnowledgeMoved` if the KB branch is
-    not at the pin, and the errors of `require_movable`.
+    `index`: also update the index. Raises `Uncommitted` or `KnowledgeMoved` if the KB branch is not
+    at the pin, and the errors of `require_movable`.
     """
     target = require_movable(ws, index=index)
     if target.attachment in ("held", "behind"):
@@ -232,11 +247,11 @@ def require_writable(ws: Workspace, *, index: bool = True) -> Target:
 
 
 def require_movable(ws: Workspace, *, index: bool = True) -> Target:
-    """Bring the workspace to its pin, for commands that move the KB branch. Return the target.
+    """Bring the work tree to its pin, and return the target for a command that moves the KB branch.
 
-    The KB branch need not be at the pin. With `index` the index is also updated; an index that
-    cannot be built does not prevent writing. If another work tree writes the branch, the target has
-    its own KB branch, or gets one with the first write.
+    The KB branch need not be at the pin. `index`: also update the index, but continue if it cannot
+    be built. If another work tree writes on HEAD's KB branch, the target has a separate one, or
+    gets one with the first write.
 
     Raises the errors of `refuse_if_busy`, and the reason if the pin cannot be used (`PinMissing`,
     `PinMalformed`, `PinRevisionMissing`).
@@ -251,8 +266,7 @@ def require_movable(ws: Workspace, *, index: bool = True) -> Target:
             follow(ws, index=False)
     else:
         follow(ws, index=False)
-    # Take the lease before planning. Without it, uncommitted documents belong to another work tree
-    # and must not be read.
+    # Without the lease, uncommitted documents belong to another work tree and must not be read.
     target = _take_lease(ws)
     if target.state != "pinned":
         raise reasons.explain_unusable(ws, target)
@@ -260,7 +274,10 @@ def require_movable(ws: Workspace, *, index: bool = True) -> Target:
 
 
 def _take_lease(ws: Workspace) -> Target:
-    """Return the target, whose KB branch no other work tree can write from now on."""
+    """Take the lease of HEAD's KB branch, so that no other work tree can write on it.
+
+    Return the target. It has `in_use_by` if another work tree has the lease.
+    """
     target = ws.resolve_target()
     if target.in_use_by or target.has_own_branch:
         return target
@@ -272,9 +289,9 @@ def _take_lease(ws: Workspace) -> Target:
 
 
 def refuse_if_busy(ws: Workspace) -> None:
-    """Refuse to write while a git operation is in progress.
+    """Raise `GitBusy` while a git operation is in progress or HEAD is detached.
 
-    Raises `GitBusy`, and `MergeConflict` while the pin is in conflict, with the command that helps.
+    Raise `MergeConflict` while the pin is in conflict. Waits for a git command that is running.
     """
     from vmrag_link.git import pin_conflict
     from vmrag_link.sync import apply
@@ -289,9 +306,9 @@ def refuse_if_busy(ws: Workspace) -> None:
 
 
 def refuse_git_operation(ws: Workspace) -> None:
-    """Refuse to write during a rebase, merge or bisect, and on a detached HEAD.
+    """Raise `GitBusy` during a rebase, merge or bisect, and on a detached HEAD.
 
-    It also works in a repository without a knowledge base. Raises `GitBusy`.
+    The repository needs no knowledge base.
     """
     from vmrag_link.git import pin_conflict
 
@@ -314,7 +331,7 @@ def refuse_git_operation(ws: Workspace) -> None:
 
 
 def count_local_changes(engine: Engine, branch: KbBranch) -> dict[str, Any]:
-    """Return numbers of uncommitted documents for an error's details; `documents` has their ids."""
+    """Return the numbers of uncommitted documents and their ids, for the details of an error."""
     difference = engine.diff(branch.head, WorkingSet(branch.name))
     counts = difference.count_changes()
     return {
@@ -322,5 +339,5 @@ def count_local_changes(engine: Engine, branch: KbBranch) -> dict[str, Any]:
         "modified": counts.modified,
         "deleted": counts.removed,
         "total": counts.total,
-        "documents": [document.key[1] for document in difference.documents[:_MAX_LISTED]],
+        "documents": [document.key[1] for document in difference.documents[:_MAX_LISTED_DOCUMENTS]],
     }

@@ -185,8 +185,8 @@ def _find_path(ws: Workspace, kind: Kind) -> Path:
 def apply_decisions(ws: Workspace, state: MergeState) -> MergeResult:
     """Compute the merge with the decisions so far, and its remaining conflicts.
 
-    Empty if the result is already written, or if git's conflict lacks the revision of a side. Raises
-    `KnowledgeMoved` if HEAD or the pin moved since the merge began.
+    Empty if the result is already written, or if git's conflict lacks the revision of a side.
+    Raises `KnowledgeMoved` if HEAD or the pin moved since the merge began.
     """
     from vmrag_link.merging.threeway import MergeResult, merge
 
