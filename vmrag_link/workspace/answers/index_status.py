@@ -202,7 +202,7 @@ def read_size(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionSiz
 def _read_view(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionIndexStatus]:
     """Return a collection in the index that answers, which `ws.reader` updates first."""
 
-    def read(view: View) -> tuple[AnswerOrigin, CollectionIndexStatus]:
+    def read_collection(view: View) -> tuple[AnswerOrigin, CollectionIndexStatus]:
         collection = find_collection(ws, view.at, name)
         return find_view_origin(ws, view), CollectionIndexStatus(
             collection=collection,
@@ -213,7 +213,7 @@ def _read_view(ws: ReadableStore, name: str) -> tuple[AnswerOrigin, CollectionIn
             status="error" if collection.name in views.read_unembedded(view.folder) else "synced",
         )
 
-    return ws.reader.read(read, files=False)
+    return ws.reader.read(read_collection, files=False)
 
 
 def collection_id(name: str) -> str:

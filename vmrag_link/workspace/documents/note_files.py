@@ -374,7 +374,7 @@ class NoteFolder:
         return large
 
     def _free_path(self, doc_id: str) -> str:
-        """Return the path for a new note of this id. Raises `SourceReadOnly` if it is taken."""
+        """Return the path for a new note of this id. Raises `SourceReadOnly` if it is used."""
         natural = notes.natural_path(self.source, doc_id)
         path = natural if natural and not self._is_taken(natural) else notes.hashed_path(self.source, doc_id)
         if self.read_file(path) is not None:

@@ -1,5 +1,7 @@
-"""`vmrag clone`: fetch the knowledge base of a fresh git clone from the remote that the
-pin names.
+"""Fetch the knowledge base of a fresh git clone: `vmrag clone`.
+
+`lazy_fetch` calls this automatically for a command that needs the knowledge base. A kill or a
+failure leaves no knowledge base, because the engine creates it in one step.
 """
 
 from __future__ import annotations
@@ -38,12 +40,11 @@ def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) 
     """Fetch a knowledge base into a repository that has none.
 
     If the settings name a Dolt server and no `remote` is given, the server's knowledge base is
-    used. `automatic` means that the user did not request this, so that only trusted remotes are
-    contacted.
+    used. `automatic`: the user did not request this, so only trusted remotes are contacted, and an
+    existing knowledge base is not an error.
 
     Raises `AlreadyInitialized`, `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`,
-    `RemoteNotTrusted`, `AuthenticationFailed` and the errors of `opening.join_server_database`. A
-    kill or a failure leaves no knowledge base.
+    `RemoteNotTrusted`, `AuthenticationFailed` and the errors of `opening.join_server_database`.
     """
     if remote is None and ws.settings.dolt_access.server:
         return _join_server(ws, automatic=automatic)
@@ -56,13 +57,14 @@ def clone(ws: Workspace, remote: str | None = None, *, automatic: bool = False) 
     source = clone_from(ws, addresses)
     if source is None:
         if automatic:  # another command already cloned it
-            return _build_report(ws, addresses[0])
+            return _build_report(ws, addresses[0].text, ws.engine.remote_heads(addresses[0].key))
         raise _exists_error()
-    target, others = ws.resolve_target(), [address for address in addresses if address != source]
+    target = ws.resolve_target()
+    others = [address for address in addresses if address != source]
     if target.state == "missing" and others:  # the next remote may have the pinned revision
         with contextlib.suppress(RemoteError):  # the report contains what was fetched
             fetch_revision(ws, others, target.revision)
-    return _build_report(ws, source)
+    return _build_report(ws, source.text, ws.engine.remote_heads(source.key))
 
 
 def _exists_error() -> AlreadyInitialized:
@@ -73,6 +75,7 @@ def _exists_error() -> AlreadyInitialized:
 
 
 def _join_server(ws: Workspace, *, automatic: bool) -> CloneReport:
+    """Use the knowledge base of the Dolt server in the settings."""
     access = ws.settings.dolt_access
     with _lock_clone(ws):
         if not ws.is_initialized:
@@ -80,7 +83,7 @@ def _join_server(ws: Workspace, *, automatic: bool) -> CloneReport:
             revision_map.reload_map(ws.engine)
         elif not automatic:
             raise _exists_error()
-    return _build_state(ws, access.server, (branch.name for branch in ws.engine.list_branches()))
+    return _build_report(ws, access.server, (branch.name for branch in ws.engine.list_branches()))
 
 
 def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
@@ -106,9 +109,8 @@ def clone_from(ws: Workspace, addresses: list[Address]) -> Address | None:
 def _lock_clone(ws: Workspace) -> Iterator[None]:
     """Lock the creation of the knowledge base, which all work trees of the repository share."""
     folder_modes.prepare_folders(ws.places)
-    with locks.hold_exclusive(
-        ws.places.locks / "clone.lock", purpose="clone the knowledge base", timeout=ws.lock_timeout
-    ):
+    lock = ws.places.locks / "clone.lock"
+    with locks.hold_exclusive(lock, purpose="clone the knowledge base", timeout=ws.lock_timeout):
         yield
 
 
@@ -129,25 +131,21 @@ def _clone_first(ws: Workspace, addresses: list[Address]) -> Address:
     for address in addresses:
         try:
             with ws.progress.task("cloning", total=1) as task:
-                engine_or_none = connection.clone_remote(
+                cloned = connection.clone_remote(
                     ws.places, address, create_clone, timeout=ws.lock_timeout, engine=engine, limits=ws.settings.limits
                 )
                 task.advance(1)
         except RemoteError as problem:
             problems.append(problem)
             continue
-        if engine_or_none is not None:
-            engine_or_none.close()
+        if cloned is not None:
+            cloned.close()
             return address
         problems.append(build_remote_empty(address))
     raise next((error for error in problems if not isinstance(error, RemoteEmpty)), problems[0])
 
 
-def _build_report(ws: Workspace, source: Address) -> CloneReport:
-    return _build_state(ws, source.text, ws.engine.remote_heads(source.key))
-
-
-def _build_state(ws: Workspace, source: str, branches: Iterable[str]) -> CloneReport:
+def _build_report(ws: Workspace, source: str, branches: Iterable[str]) -> CloneReport:
     pin = ws.resolve_target().pin
     names = sorted(name for name in branches if not is_reserved(name))
     revision = pin.dolt_commit if pin else None

@@ -1,5 +1,8 @@
-"""Choose the remotes that a command contacts, list and trust remotes for `vmrag remote`, and read
-the upstream as of the last fetch.
+"""Choose which remotes a command may contact. No function here uses the network.
+
+A remote is named on the command line, in the pin or in the settings. If the pin names `git:`, the
+knowledge base is in a ref of the git remotes, which may be several. A remote of a pin or settings
+is contacted only if the user trusts it. `vmrag remote` lists and trusts remotes.
 """
 
 from __future__ import annotations
@@ -20,20 +23,21 @@ from vmrag_link.workspace import Workspace
 
 
 def list_fetch_addresses(ws: Workspace, remote: str | None) -> list[Address]:
-    """Return the addresses of the remote on the command line, or else of the remote of the pin or
-    the settings.
+    """Return the addresses to fetch from, in the order to try them.
 
-    The addresses are in the order to try them. A remote on the command line is trusted, and git may
-    ask for a password. Raises `RemoteMissing`, `RemoteInvalid` and `RemoteNotTrusted`.
+    `remote`: the remote on the command line, which is trusted. None for the remote of the pin or
+    the settings. git may ask for a password. Raises `RemoteMissing`, `RemoteInvalid` and
+    `RemoteNotTrusted`.
     """
     if remote is not None:
-        branch, engine = ws.read_trigger().branch, find_engine(ws)
+        branch = ws.read_trigger().branch
+        engine = find_engine(ws)
         return address.parse_remote(ws.places, remote, branch=branch, engine=engine, ref=find_code_ref(ws), ask=True)
     return list_trusted_addresses(ws, read_stated_remote(ws), ask=True)
 
 
 def list_push_addresses(ws: Workspace, remote: str | None) -> list[Address]:
-    """Return all addresses that `git push` would push to, for the remote of `list_fetch_addresses`.
+    """Return all addresses to which `git push` would push. `remote`: as for `list_fetch_addresses`.
 
     Raises `RemoteMissing`, `RemoteInvalid` and `RemoteNotTrusted`.
     """
@@ -45,9 +49,10 @@ def list_push_addresses(ws: Workspace, remote: str | None) -> list[Address]:
 
 
 def list_trusted_addresses(ws: Workspace, remote: str, *, ask: bool = False) -> list[Address]:
-    """Return the addresses of the remote that a pin or the settings name.
+    """Return the addresses of the remote that a pin or the settings name, in the order to try them.
 
-    Raises `RemoteNotTrusted` before anything is contacted, `RemoteMissing` and `RemoteInvalid`.
+    `ask`: git may ask for a password. Raises `RemoteNotTrusted`, `RemoteMissing` and
+    `RemoteInvalid`.
     """
     address.require_trusted(ws.places, remote, accepted=ws.settings.read_accepted_remote)
     if ref := find_own_ref(ws, remote):
@@ -56,10 +61,10 @@ def list_trusted_addresses(ws: Workspace, remote: str, *, ask: bool = False) -> 
 
 
 def find_engine(ws: Workspace) -> EngineName:
-    """Return the engine of the knowledge base or, before it exists, of the future one.
+    """Return the engine of the knowledge base.
 
-    That is the engine of the pinned revision, or else of a revision that another branch pins, or
-    else the one of the settings.
+    If it does not exist yet, this is the engine of the pinned revision, of a revision that another
+    branch pins, or of the settings, the first that is known.
     """
     if ws.is_initialized:
         return ws.engine.name
@@ -70,18 +75,18 @@ def find_engine(ws: Workspace) -> EngineName:
 
 
 def find_own_ref(ws: Workspace, remote: str) -> str | None:
-    """Return the ref of the code's own remote that a pin's remote means, for this engine (see
-    `pin_values.parse_git_ref`).
+    """Return the ref in git's remotes that a pin's remote means, such as `git:`. None for a URL.
+
+    It depends on the engine (`pin_values.parse_git_ref`).
     """
     return pin_values.parse_git_ref(remote, data=pin_values.ENGINE_DATA_REFS[find_engine(ws)])
 
 
 def require_from_agent(ws: Workspace, remote: str, *, agreed: Collection[str]) -> None:
-    """Check that an agent may name this remote: a git remote of this repository, or a trusted
-    address.
+    """Require that an agent may use this remote: a git remote of this repository, or a trusted one.
 
-    `agreed` contains addresses that the user has just accepted. Raises `RemoteMissing`,
-    `RemoteInvalid` and `RemoteNotTrusted`.
+    `agreed`: addresses that the user has just accepted. Raises `RemoteMissing`, `RemoteInvalid` and
+    `RemoteNotTrusted`.
     """
     if remotes.find_name(ws.places, remote):
         return
@@ -91,7 +96,7 @@ def require_from_agent(ws: Workspace, remote: str, *, agreed: Collection[str]) -
 
 
 def find_code_ref(ws: Workspace) -> str:
-    """Return the ref at which the code's own remotes have the knowledge base."""
+    """Return the ref in which git's remotes have the knowledge base."""
     return find_own_ref(ws, read_stated_remote(ws)) or pin_values.ENGINE_DATA_REFS[find_engine(ws)]
 
 
@@ -101,6 +106,7 @@ def read_stated_remote(ws: Workspace) -> str:
 
 
 def read_pinned_remote(ws: Workspace) -> str | None:
+    """Return the remote that the pin names. None without a readable pin."""
     pin = _read_pin(ws)
     return pin.dolt_remote if pin else None
 
@@ -138,7 +144,7 @@ class RemotesReport(Record, frozen=True):
 
 
 def report_remotes(ws: Workspace) -> RemotesReport:
-    """Report the remotes. Does not use the network."""
+    """Return the remotes of the pin or settings, and the trusted ones."""
     text = read_stated_remote(ws)
     trusted = tuple(map(remotes.redact_url, configuration.read_config_values(ws.places, address.TRUSTED_KEY)))
     try:
@@ -171,11 +177,21 @@ def distrust_remote(ws: Workspace, text: str) -> None:
 
 
 def _build_row(ws: Workspace, address: Address) -> RemoteRow:
-    url = address.text
+    heads = _list_heads(ws, address) if ws.is_initialized else {}
+    return RemoteRow(address.text, _read_url(ws, address), heads)
+
+
+def _read_url(ws: Workspace, address: Address) -> str:
+    """Return the URL of an address without credentials."""
     if address.peer and address.peer.remote in remotes.list_remotes(ws.places):
-        url = remotes.redact_url(remotes.read_url(ws.places, address.peer.remote))
-    heads = ws.engine.remote_heads(address.key) if ws.is_initialized else {}
-    return RemoteRow(address.text, url, {n: h for n, h in sorted(heads.items()) if not is_reserved(n)})
+        return remotes.redact_url(remotes.read_url(ws.places, address.peer.remote))
+    return address.text
+
+
+def _list_heads(ws: Workspace, address: Address) -> dict[str, str]:
+    """Return the KB branches of a remote and their heads, as of the last fetch or push."""
+    heads = ws.engine.remote_heads(address.key)
+    return {name: head for name, head in sorted(heads.items()) if not is_reserved(name)}
 
 
 class Upstream(Record, frozen=True):
@@ -194,9 +210,7 @@ class Upstream(Record, frozen=True):
 
 
 def find_upstream(ws: Workspace) -> Upstream | None:
-    """Return the first remote of the pin or the settings; None if git has no remote. Does not use
-    the network.
-    """
+    """Return the first remote of the pin or the settings. None if git has no remote."""
     text = read_stated_remote(ws)
     try:
         address = list_trusted_addresses(ws, text)[0]
@@ -205,8 +219,4 @@ def find_upstream(ws: Workspace) -> Upstream | None:
     except RemoteError as error:
         name = remotes.redact_url(text)
         return Upstream(name, name, {}, problem=error.message)
-    url = address.text
-    if address.peer and address.peer.remote in remotes.list_remotes(ws.places):
-        url = remotes.redact_url(remotes.read_url(ws.places, address.peer.remote))
-    heads = {name: head for name, head in sorted(ws.engine.remote_heads(address.key).items()) if not is_reserved(name)}
-    return Upstream(address.text, url, heads, address)
+    return Upstream(address.text, _read_url(ws, address), _list_heads(ws, address), address)

@@ -1,8 +1,8 @@
-"""`vmrag fetch`: copy a remote's knowledge base. No local branch moves.
+"""Fetch the knowledge base of a remote: `vmrag fetch`. No local KB branch moves.
 
-The links in its branch `vmrag_links` are fetched as well. They may come from anyone with push
-access. The fetch of rows has checked each row (`engines.inspection.require_valid_link`); this
-module compares the links with git's history.
+Two kinds of rows are imported from a fetch: the map of migrated revisions (`revision_map`), and
+links. A link connects a revision with the code commit that pinned it. Anyone with push access can
+write links, so those that contradict git's history are left out.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ from vmrag_link.workspace.pins import history_pins
 from vmrag_link.workspace.remotes import destinations, revision_map
 
 IN_A_FORK = "in a fork, run 'git remote add upstream URL && vmrag sync'"
-"""Hosts sync the branches of a fork, but no other ref."""
+"""The hint for a fork: hosts sync its branches, but not the ref of the knowledge base."""
 
-
-_MAX_NAMED = 3
+_MAX_NAMED_BRANCHES = 3
 
 
 class FetchReport(Record, frozen=True, rename={"has_revision": "here"}):
@@ -83,27 +82,30 @@ class BranchesFetched(Record, frozen=True):
 
 
 def fetch(ws: Workspace, remote: str | None = None) -> FetchReport:
-    """Fetch from the given remote, or from that of the pin or the settings.
+    """Fetch from the given remote, or from the remote of the pin or the settings.
 
-    Raises `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`, `RemoteNotTrusted` and
-    `AuthenticationFailed`. Nothing was fetched then.
+    Nothing is fetched if this raises `RemoteMissing`, `RemoteUnreachable`, `RemoteDamaged`,
+    `RemoteNotTrusted` or `AuthenticationFailed`.
     """
     pin = ws.resolve_target().pin
     revision = pin.dolt_commit if pin else None
     existed = bool(revision and ws.engine.has_revision(revision))
-    address, updates = fetch_revision(ws, destinations.list_fetch_addresses(ws, remote), revision)
+    addresses = destinations.list_fetch_addresses(ws, remote)
+    address, updates = fetch_revision(ws, addresses, revision)
     revision = revision and migrated.translate_revision(ws.places.kb, revision)  # another clone may have migrated it
     exists = bool(revision and ws.engine.has_revision(revision))
     return FetchReport(address.text, updates, revision, exists, arrived=exists and not existed)
 
 
 def fetch_branches(ws: Workspace, remote: str | None = None, *, branch: str | None = None) -> BranchesFetched:
-    """Fetch one `branch` or all, and count the commits.
+    """Fetch like `fetch`, and count the commits of each KB branch that moved.
 
-    Raises the errors of `fetch`, and `BranchMissing` if the remote lacks the branch.
+    `branch`: report only this branch. Raises the errors of `fetch`, and `BranchMissing` if the
+    remote lacks the branch.
     """
-    target, addresses = ws.resolve_target(), destinations.list_fetch_addresses(ws, remote)
-    known_heads = [branch_here.head for branch_here in ws.engine.list_branches()]
+    target = ws.resolve_target()
+    addresses = destinations.list_fetch_addresses(ws, remote)
+    known_heads = [local_branch.head for local_branch in ws.engine.list_branches()]
     for address in addresses:
         known_heads += ws.engine.remote_heads(address.key).values()
     source, moved = fetch_revision(ws, addresses, target.pin.dolt_commit if target.pin else None)
@@ -118,20 +120,18 @@ def fetch_branches(ws: Workspace, remote: str | None = None, *, branch: str | No
         BranchFetched(move.branch, move.old, move.new, distances.count_apart([move.new], known_heads).ahead)
         for move in moved
     )
-    branch_of_head = target.kb_branch
-    name = branch_of_head.name if branch_of_head else target.pin.dolt_branch if target.pin else ""
-    head = branch_of_head.head if branch_of_head else target.pin.dolt_commit if target.pin else ""
-    distance = (
-        revisions.compare_with_remote(ws.engine, head, name, remote_heads)
-        if ws.engine.has_revision(head)
-        else AheadBehind()
-    )
-    commits = distances.count_apart(new, known_heads).ahead
+    distance = AheadBehind()
+    if target.kb_branch:
+        distance = revisions.compare_with_remote(ws.engine, target.kb_branch.head, target.kb_branch.name, remote_heads)
+    elif target.pin and ws.engine.has_revision(target.pin.dolt_commit):
+        distance = revisions.compare_with_remote(
+            ws.engine, target.pin.dolt_commit, target.pin.dolt_branch, remote_heads
+        )
     return BranchesFetched(
         remote=source.text,
         branches=counted,
-        commits=commits,
-        branch=branch_of_head.name if branch_of_head else None,
+        commits=distances.count_apart(new, known_heads).ahead,
+        branch=target.kb_branch.name if target.kb_branch else None,
         ahead=distance.ahead,
         behind=distance.behind,
     )
@@ -142,9 +142,9 @@ def fetch_revision(
 ) -> tuple[Address, tuple[BranchMove, ...]]:
     """Fetch from the remotes in turn until the revision exists here.
 
-    Return the remote that had it, or else the first that has a knowledge base. `git:` may mean
-    several remotes: a contributor's fork and the repository that it comes from. If none has a
-    knowledge base, this raises the first one's error.
+    Return the remote that had it with its moved KB branches, or else the first remote with a
+    knowledge base. `git:` may mean several remotes, for example a fork and its upstream. If none
+    has a knowledge base, this raises the error of the first one.
     """
     answered, problems = fetch_in_turn(ws, addresses, revision)
     if not answered:
@@ -158,7 +158,7 @@ def fetch_in_turn(
 ) -> tuple[list[tuple[Address, tuple[BranchMove, ...]]], list[RemoteError]]:
     """Fetch from the remotes in turn until the revision exists here.
 
-    Return the remotes that answered, and the errors of those that did not.
+    Return the remotes that answered, each with its moved KB branches, and the errors of the others.
     """
     answered: list[tuple[Address, tuple[BranchMove, ...]]] = []
     problems: list[RemoteError] = []
@@ -174,10 +174,10 @@ def fetch_in_turn(
 
 
 def fetch_from(ws: Workspace, address: Address) -> tuple[BranchMove, ...]:
-    """Fetch from one remote, and return the KB branches that moved.
+    """Fetch from one remote, import its map and links, and return the KB branches that moved.
 
-    The remote's map of migrated revisions is also imported. Raises `RemoteEmpty` if the remote has
-    no knowledge base, and `KnowledgeRefused` for an invalid map, after everything else was fetched.
+    Raises `RemoteEmpty` if the remote has no knowledge base. Raises `KnowledgeRefused` for an
+    invalid map, after everything else was fetched.
     """
     with (
         ws.progress.task(FETCHING, total=1) as task,
@@ -190,18 +190,19 @@ def fetch_from(ws: Workspace, address: Address) -> tuple[BranchMove, ...]:
         task.advance(1)
         after = peer.read_heads()
     if foreign := sorted(ws.engine.foreign_heads(address.key)):
-        names = first_of([repr(name) for name in foreign], _MAX_NAMED)
-        ws.progress.note(f"left out of {address.text}: {names} (tables of another program)")
+        listed = first_of([repr(name) for name in foreign], _MAX_NAMED_BRANCHES)
+        ws.progress.note(f"left out of {address.text}: {listed} (tables of another program)")
     import_map(ws, address)
     import_links(ws, address)
     changed = {name: head for name, head in after.items() if before.get(name) != head}
-    shown = sorted(name for name in changed if not is_reserved(name))
-    return tuple(BranchMove(name, before.get(name), changed[name]) for name in shown)
+    names = sorted(name for name in changed if not is_reserved(name))
+    return tuple(BranchMove(name, before.get(name), changed[name]) for name in names)
 
 
 def import_map(ws: Workspace, address: Address) -> None:
-    """Import the old names of migrated revisions from the remote. Raises `KnowledgeRefused` if one
-    is invalid.
+    """Import the remote's map of migrated revisions, as of its last fetch.
+
+    Raises `KnowledgeRefused` if an entry is invalid.
     """
 
     def list_pins() -> Iterator[Pin]:
@@ -220,6 +221,7 @@ def build_branch_missing(remote: str, name: str, names_there: Iterable[str]) -> 
 
 
 def build_remote_empty(address: Address) -> RemoteEmpty:
+    """Return the error for a remote without a knowledge base."""
     return RemoteEmpty(
         f"{address.text} has no knowledge base yet.",
         hint=f"run 'vmrag push' in a clone that has one ({IN_A_FORK})",
@@ -248,8 +250,10 @@ def import_links(ws: Workspace, address: Address) -> int:
 
 
 def _select_believable(ws: Workspace, rows: Sequence[Link]) -> list[Link]:
-    """Leave out links of the source `pin` that contradict the tree of their commit, if this clone
-    has it.
+    """Return the links without those that contradict git.
+
+    A link with the source `pin` states which revision a code commit pins. This clone can check it
+    if it has the commit.
     """
     commits = [row.git_commit for row in rows if row.source == "pin"]
     if not commits:
@@ -260,10 +264,11 @@ def _select_believable(ws: Workspace, rows: Sequence[Link]) -> list[Link]:
     pins_by_commit = {
         commit: try_read_pin(ws.places.kb, data) for commit, data in history.read_pins(ws.places, existing).items()
     }
-    return [
-        row
-        for row in rows
-        if row.source == "manual"
-        or row.git_commit in missing
-        or ((pin := pins_by_commit.get(row.git_commit)) and pin.dolt_commit == row.dolt_commit)
-    ]
+
+    def is_believable(link: Link) -> bool:
+        if link.source == "manual" or link.git_commit in missing:
+            return True
+        pin = pins_by_commit.get(link.git_commit)
+        return pin is not None and pin.dolt_commit == link.dolt_commit
+
+    return list(filter(is_believable, rows))

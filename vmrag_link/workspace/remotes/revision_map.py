@@ -1,9 +1,12 @@
-"""The map of migrated revisions: which revision of another engine became which one.
+"""The map of migrated revisions: the new name of each revision of the former engine.
 
-A migration writes it in rows of the branch `vmrag_migrated`, which is never pinned and is pushed
-with the others. A remote's map is untrusted. An entry is accepted if its revision exists, has the
-contents that the entry states, and does not contradict known entries. `engines.migrated` turns
-accepted entries into the names by which pins are read.
+`vmrag migrate` repeats all revisions with another engine, so their hashes change, but old pins have
+the old hashes. The map has both. It consists of rows in the KB branch `vmrag_migrated`, which is
+never pinned and is pushed with the others. `engines.migrated` has a copy of it in a file, with
+which it translates pins.
+
+The map of a remote is untrusted. An entry is accepted if its revision exists here, has the contents
+that the entry states, and does not contradict known entries.
 """
 
 from __future__ import annotations
@@ -33,28 +36,30 @@ _AUTHOR = "vmrag <vmrag@localhost>"
 _FINGERPRINT = "[0-9a-f]{64}"
 _BATCH = 1000
 _SECONDS = len("2026-01-31T12:00:00")
+"""Number of characters of a date that are compared."""
 _REPAIR = (
     "run 'vmrag push --force' in the clone that ran 'vmrag migrate', although it loses entries that only the remote has"
 )
 
 
 class MigratedRevision(Record, frozen=True):
-    """The new revision of a migrated one."""
+    """An entry of the map."""
 
     revision: str
+    """The new name."""
     fingerprint: str
-    """The fingerprint of the contents of both."""
+    """The hash of all rows, which both revisions have."""
 
 
 Entries = Mapping[str, MigratedRevision]
-"""The entries by the name of the migrated revision."""
+"""The entries by old name."""
 
 
 def read_map(engine: Engine, at: str | None = None) -> dict[str, MigratedRevision]:
-    """Return the entries of the local branch, or of the head of another one; empty without a
-    branch.
+    """Return the entries of the map. Empty without a map.
 
-    Raises `KnowledgeRefused` if the branch is not a map.
+    `at`: the head of a remote's branch, by default the local branch. Raises `KnowledgeRefused` if
+    the rows are not a map.
     """
     if at is None:
         branch = engine.find_branch(MIGRATED_BRANCH)
@@ -67,10 +72,7 @@ def read_map(engine: Engine, at: str | None = None) -> dict[str, MigratedRevisio
 
 
 def store_entries(engine: Engine, entries: Entries) -> None:
-    """Add entries to the local branch, so that pins are read by them.
-
-    Equal entries in equal knowledge bases result in equal revisions.
-    """
+    """Add entries of a migration to the local map. Equal entries give equal revisions."""
     with engine.write_lock("note what was migrated"):
         if engine.find_branch(MIGRATED_BRANCH) is None:
             engine.create_branch(MIGRATED_BRANCH, read_root(engine))
@@ -85,40 +87,36 @@ def store_entries(engine: Engine, entries: Entries) -> None:
 def import_entries(
     engine: Engine, remote: str, *, pinned: Callable[[], Iterable[Pin]], progress: Progress = QUIET
 ) -> int:
-    """Add the entries that a remote's map has beyond the local one, as of the last fetch. Return
-    their number.
+    """Add new entries of a remote's map to the local one, as of the last fetch.
 
-    `pinned` returns the pins in the code's history. Raises `KnowledgeRefused` if an entry is
-    invalid, and imports none.
+    Return the number of new entries. `pinned`: returns the pins in git's history, whose dates are
+    compared. Raises `KnowledgeRefused` if an entry is invalid. No entry is imported then.
     """
-    head = engine.remote_heads(remote).get(MIGRATED_BRANCH)
+    remote_head = engine.remote_heads(remote).get(MIGRATED_BRANCH)
     own_branch = engine.find_branch(MIGRATED_BRANCH)
-    if head is None or (own_branch and engine.is_ancestor(head, own_branch.head)):
+    if remote_head is None or (own_branch and engine.is_ancestor(remote_head, own_branch.head)):
         reload_map(engine)
         return 0
-    remote_entries, known_entries = read_map(engine, head), read_map(engine)
+    remote_entries = read_map(engine, remote_head)
+    known_entries = read_map(engine)
     new = {old: entry for old, entry in remote_entries.items() if known_entries.get(old) != entry}
     require_sound_entries(engine, new, known_entries, progress=progress)
     _require_times(engine, new, pinned())
     with engine.write_lock("take what was migrated elsewhere"):
         if own_branch is None:
-            engine.create_branch(MIGRATED_BRANCH, head)
-        elif engine.is_ancestor(own_branch.head, head) and known_entries.keys() <= remote_entries.keys():
-            engine.move_branch(MIGRATED_BRANCH, head, expected=own_branch.head)
+            engine.create_branch(MIGRATED_BRANCH, remote_head)
+        elif engine.is_ancestor(own_branch.head, remote_head) and known_entries.keys() <= remote_entries.keys():
+            engine.move_branch(MIGRATED_BRANCH, remote_head, expected=own_branch.head)
         else:
-            revision = engine.commit_onto(
-                own_branch.head,
-                list(_generate_writes({**new, **known_entries})),
-                joining=head,
-                **_build_signature(engine),
-            )
+            writes = list(_generate_writes({**new, **known_entries}))
+            revision = engine.commit_onto(own_branch.head, writes, joining=remote_head, **_build_signature(engine))
             engine.move_branch(MIGRATED_BRANCH, revision, expected=own_branch.head)
         reload_map(engine)
     return len(new)
 
 
 def reload_map(engine: Engine) -> None:
-    """Make pins be read by the entries of the local branch."""
+    """Update the file with which `engines.migrated` translates pins, if the map has changed."""
     branch = engine.find_branch(MIGRATED_BRANCH)
     if branch is not None and migrated.read_map_head(engine.folder, engine.name) != branch.head:
         names = {old: entry.revision for old, entry in read_map(engine).items()}
@@ -129,10 +127,10 @@ def reload_map(engine: Engine) -> None:
 
 
 def require_sound_entries(engine: Engine, new: Entries, known_entries: Entries, *, progress: Progress = QUIET) -> None:
-    """Raise `KnowledgeRefused` unless each new entry is valid, as far as this clone can tell.
+    """Raise `KnowledgeRefused` unless each new entry is valid, as far as this clone can check.
 
-    Its revision must exist with the stated contents, all ancestors must be in the map as well, and
-    no other revision may have the name.
+    Its revision must exist with the stated contents, and all ancestors must be in the map as well.
+    The old name must be neither a revision here nor have another new name.
     """
     if not new:
         return
@@ -150,9 +148,10 @@ def require_sound_entries(engine: Engine, new: Entries, known_entries: Entries, 
 
 
 def _require_names(engine: Engine, new: Entries, known_entries: Entries, existing: Container[str]) -> None:
-    own_names = engine.map_parents([*new])
+    """Require that old names are free, and that new names are revisions in `existing`."""
+    conflicting = engine.map_parents([*new])
     for old, entry in new.items():
-        if old in own_names:
+        if old in conflicting:
             raise _refused_error(f"it renames {old[:12]}, which is a revision of this knowledge base")
         if old in known_entries and known_entries[old].revision != entry.revision:
             raise _refused_error(
@@ -165,8 +164,9 @@ def _require_names(engine: Engine, new: Entries, known_entries: Entries, existin
 def _require_whole(
     engine: Engine, revisions: Iterable[str], known_entries: Entries, parents: Mapping[str, tuple[str, ...]]
 ) -> None:
-    before = engine.map_parents([read_root(engine)]).keys() - {read_root(engine)}
-    targets = {*revisions, *(entry.revision for entry in known_entries.values()), *before}
+    """Require that the map has the parents of each revision, except those before `init`."""
+    before_init = engine.map_parents([read_root(engine)]).keys() - {read_root(engine)}
+    targets = {*revisions, *(entry.revision for entry in known_entries.values()), *before_init}
     for revision in revisions:
         for parent in parents[revision]:
             if parent not in targets:
@@ -177,7 +177,8 @@ def _require_times(engine: Engine, new: Entries, pinned: Iterable[Pin]) -> None:
     """Check the dates of new entries by pins, which contain the date of their revision."""
     for pin in pinned:
         entry = new.get(pin.dolt_commit)
-        if entry and (date := engine.read_revision(entry.revision).date)[:_SECONDS] != pin.linked_at[:_SECONDS]:
+        date = engine.read_revision(entry.revision).date if entry else ""
+        if entry and date[:_SECONDS] != pin.linked_at[:_SECONDS]:
             raise _refused_error(
                 f"{pin.dolt_commit[:12]} is pinned with the date {pin.linked_at}, but {entry.revision[:12]} has the date {date}"
             )
@@ -186,15 +187,15 @@ def _require_times(engine: Engine, new: Entries, pinned: Iterable[Pin]) -> None:
 def fingerprint_revisions(
     engine: Engine, revisions: Iterable[str], parents: Mapping[str, tuple[str, ...]]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the fingerprint of the contents of each revision, parents first.
+    """Yield each revision with the fingerprint of its contents, parents first.
 
-    The cost depends on the differences between consecutive revisions. `parents` contains these
-    revisions and all their ancestors.
+    `parents`: the parents of these revisions and of all their ancestors. The contents of a revision
+    are those of its first parent and the difference to it, so that only differences are read.
     """
     rows_by_revision: dict[str, RowSet] = {}
     steps = StepReader(engine)
     requested = set(revisions)
-    followers = count_successors(requested, parents)
+    successors = count_successors(requested, parents)
     for revision in sort_parents_first(requested, parents):
         if refusal := engine.find_refusal(revision):
             raise refusal
@@ -204,11 +205,11 @@ def fingerprint_revisions(
         else:
             rows_by_revision[revision] = contents.read_row_set(engine, revision)
         yield revision, rows_by_revision[revision].fingerprint
-        drop_contents(rows_by_revision, followers, first, revision)
+        drop_contents(rows_by_revision, successors, first, revision)
 
 
 def count_successors(revisions: Iterable[str], parents: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
-    """Count how many of the revisions follow each one as their first parent."""
+    """Return for how many of the revisions each one is the first parent."""
     counts: dict[str, int] = {}
     for revision in revisions:
         for first in parents[revision][:1]:
@@ -216,21 +217,21 @@ def count_successors(revisions: Iterable[str], parents: Mapping[str, tuple[str, 
     return counts
 
 
-def drop_contents(rows_by_revision: dict[str, RowSet], followers: dict[str, int], first: str, revision: str) -> None:
-    """Delete contents that no further revision needs."""
-    if first in followers:
-        followers[first] -= 1
+def drop_contents(rows_by_revision: dict[str, RowSet], successors: dict[str, int], first: str, revision: str) -> None:
+    """Delete the contents of a revision and its first parent if no further revision needs them.
+
+    `successors`: the result of `count_successors` for the remaining revisions, which this updates.
+    """
+    if first in successors:
+        successors[first] -= 1
     for candidate in (first, revision):
-        if not followers.get(candidate):
+        if not successors.get(candidate):
             rows_by_revision.pop(candidate, None)
 
 
 def sort_parents_first(revisions: set[str], parents: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Return the revisions, each after its ancestors.
-
-    The order depends only on the revisions.
-    """
-    ordered: dict[str, None] = {}
+    """Return the revisions, each after its ancestors, in an order that is equal in all clones."""
+    ordered: dict[str, None] = {}  # an ordered set
     for start in sorted(revisions):
         path = [start]
         while path:
@@ -246,6 +247,7 @@ def sort_parents_first(revisions: set[str], parents: Mapping[str, tuple[str, ...
 
 
 def _parse_entry(engine: Engine, row: Document) -> tuple[str, MigratedRevision]:
+    """Return the old name and the entry of a row. Raises `KnowledgeRefused`."""
     try:
         stated = msgspec.json.decode(row.metadata, type=dict[str, str]).get("fingerprint", "")
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -263,6 +265,7 @@ def _parse_entry(engine: Engine, row: Document) -> tuple[str, MigratedRevision]:
 
 
 def _generate_writes(entries: Entries) -> Iterator[Write]:
+    """Yield the rows of the entries in batches."""
     rows = sorted(entries.items())
     for start in range(0, len(rows), _BATCH):
         batch = itertools.islice(rows, start, start + _BATCH)

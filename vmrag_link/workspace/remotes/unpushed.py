@@ -1,4 +1,8 @@
-"""Find pins that were pushed without their revisions, as far as this clone can tell."""
+"""Find pins that were pushed to git without their revisions, so that other clones cannot read them.
+
+`vmrag status` and queries warn about them. The network is not used: git's tracking branches show
+what was pushed, and the engine's remote heads what the remotes have.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,7 @@ from vmrag_link.workspace import Workspace
 
 
 class UnpushedPin(Record, frozen=True):
-    """A tracking branch whose pinned revision no remote has, so that other clones cannot read its
-    knowledge base.
-    """
+    """A tracking branch whose pinned revision no remote has."""
 
     ref: str
     """The tracking branch."""
@@ -28,15 +30,14 @@ class UnpushedPin(Record, frozen=True):
 
 
 def list_unpushed(ws: Workspace) -> tuple[UnpushedPin, ...]:
-    """Return pushed pins whose revisions no remote has. Does not use the network.
+    """Return pushed pins whose revisions no remote has, as of the last fetch or push.
 
-    The heads of remotes are those of the last fetch or push. A revision that this clone lacks is
-    ignored, because another clone must push it. If nothing is found, this is repeated only after a
-    tracking branch moved.
+    A revision that this clone lacks is ignored, because another clone must push it. If the result
+    is empty, the next calls return it without a search, until a tracking branch moves.
     """
     if not ws.is_initialized or ws.engine.shared:  # on a server, everyone has all revisions
         return ()
-    stamp = refs.read_stamp(ws.places)
+    stamp = refs.read_stamp(ws.places)  # differs if a tracking branch moved
     if stamp and stamp == _read_stamp(_find_stamp_file(ws)):
         return ()
     unpushed_pins = _find_unpushed(ws)
@@ -47,29 +48,30 @@ def list_unpushed(ws: Workspace) -> tuple[UnpushedPin, ...]:
 
 
 def _find_unpushed(ws: Workspace) -> tuple[UnpushedPin, ...]:
-    tracking = refs.list_pushed_branches(ws.places)
     from vmrag_link.git import history  # most commands do not need it, because nothing was pushed since
 
-    data = history.read_pins(ws.places, tracking.values())
-    pins = [
-        (ref, pin) for ref, commit in tracking.items() if (pin := migrated.try_read_pin(ws.places.kb, data.get(commit)))
-    ]
+    tracking = refs.list_pushed_branches(ws.places)
+    pin_bytes = history.read_pins(ws.places, tracking.values())
+    pins: dict[str, Pin] = {}
+    for ref, commit in tracking.items():
+        if pin := migrated.try_read_pin(ws.places.kb, pin_bytes.get(commit)):
+            pins[ref] = pin
     if not pins:
         return ()
-    revisions = dict.fromkeys(pin.dolt_commit for _, pin in pins)
+    revisions = dict.fromkeys(pin.dolt_commit for pin in pins.values())
     missing = set(ws.engine.find_unreachable(revisions, heads=_list_remote_heads(ws)))
     return tuple(
         UnpushedPin(ref.removeprefix(refs.REMOTES), pin.dolt_commit, _name_remote(ws, ref, pin), pin.dolt_remote)
-        for ref, pin in pins
+        for ref, pin in pins.items()
         if pin.dolt_commit in missing
     )
 
 
 def _list_remote_heads(ws: Workspace) -> set[str]:
-    """Return the heads of all remotes.
+    """Return the heads of all remotes that are known to be true.
 
-    A copy of a git remote is used only while its state is noted (`copies`): after a push that was
-    killed, the engine claims that the remote has everything.
+    During a push to git, the engine has the new heads before the remote has them. If the push was
+    killed, the record of the remote is missing (`copies.has_note`), so its heads are left out.
     """
     heads = ws.engine.all_remote_heads()
     for folder in ws.places.remotes.glob("git-*"):
@@ -93,8 +95,8 @@ def _find_stamp_file(ws: Workspace) -> Path:
     return ws.places.shared / "pushed"
 
 
-def _read_stamp(note: Path) -> str:
+def _read_stamp(path: Path) -> str:
     try:
-        return note.read_bytes().decode(errors="surrogateescape")
+        return path.read_bytes().decode(errors="surrogateescape")
     except FileNotFoundError:
         return ""
