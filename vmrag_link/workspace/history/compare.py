@@ -1,6 +1,9 @@
-"""Compare two places, or two documents: `vmrag diff`.
+"""Compare the documents of two places, or two single documents: `vmrag diff`.
 
-Documents of sources are compared by the blobs of their files. Only files that differ are read.
+A place (`NamedPlace`) has stored documents `at` a revision or KB branch, and files of sources in a
+`tree`. Both are compared, and joined by name: a stored document that became a file of the same name
+is modified, not removed and added. Files are compared by their blobs. Only files that differ are
+read.
 """
 
 from __future__ import annotations
@@ -24,8 +27,8 @@ from vmrag_link.workspace.history.revparse import WORKING
 from vmrag_link.workspace.history.word_diff import Detail, WordDiff
 from vmrag_link.workspace.source_tree import Key, SourceTree
 
-_BOTH = 2
-_AT_ONCE = 250
+_MAX_PLACES = 2
+_BATCH_FILES = 250
 """Number of files whose texts are in memory at the same time."""
 
 KeyFilter = Callable[[Key], bool]
@@ -34,15 +37,17 @@ KeyFilter = Callable[[Key], bool]
 def compare_places(
     ws: Workspace, names: Sequence[str], *, only: Sequence[str] = (), detail: Detail = "text", code: bool = False
 ) -> WordDiff:
-    """Return what turns one place into another.
+    """Return the differences that the arguments of `vmrag diff` request.
 
-    `names`: `[OLD [NEW]]` or a range (`ranges.split_range`), then the documents to compare
-    (`document_names.select_named`). Or `REF:DOCUMENT [[REF:]DOCUMENT]`: two documents; by default
-    the second is the document of the same name in the work tree. `only`: more documents, folders,
-    collections or patterns. Files of code are counted. They are compared only if `names` has them,
-    or with `code`.
+    `names` has one of two forms:
 
-    Raises the errors of these functions.
+    * `[OLD [NEW]] [DOCUMENT]...`: two places, which may be a range (`ranges.split_range`), and the
+      documents to compare (`document_names.select_named`).
+    * `REF:DOCUMENT [[REF:]DOCUMENT]`: two documents. By default the second one is the document of
+      the same name in the work tree.
+
+    `only`: more documents, folders, collections or patterns. Files of code are only counted, unless
+    `names` has them or `code` is true. Raises the errors of these functions.
     """
     working_place = named_places.find_working_place(ws)
     if _is_document_elsewhere(ws, working_place, names):
@@ -54,12 +59,14 @@ def compare_places(
 def diff_places(
     ws: Workspace, old: NamedPlace, new: NamedPlace, chosen: Sequence[str] = (), *, detail: Detail, code: bool = False
 ) -> WordDiff:
-    """Return what turns one place into another. `chosen`: names of documents; empty for all.
+    """Return the differences of two places. `chosen`: names of documents; empty for all.
 
-    If the stored documents of one place are missing here, only files are compared.
+    If the stored documents of one place are missing here, only files are compared. `code`: as for
+    `compare_places`.
     """
     if old.lacks_documents or new.lacks_documents:
-        old, new = old._replace(at=None), new._replace(at=None)
+        old = old._replace(at=None)
+        new = new._replace(at=None)
     diff = stored_diff(ws, old.at, new.at)
     is_code = _make_code_filter(old.tree, new.tree)
     if chosen:
@@ -73,17 +80,14 @@ def diff_places(
 
 
 def stored_diff(ws: Workspace, old: At | None, new: At | None) -> Diff:
-    """Return the differences of the stored documents.
-
-    None is the place before the first document.
-    """
+    """Return the differences of the stored documents. None: there are no documents yet."""
     if old is None and new is None:
         return Diff(None, "", (), ())
     return diffs.diff_documents(ws.engine, old, read_root(ws.engine) if new is None else new)
 
 
 def get_diff_texts(ws: Workspace, diff: Diff, old: NamedPlace, new: NamedPlace) -> DiffTexts:
-    """Return the reader of the documents of a diff."""
+    """Return an object that reads the documents of a diff, before and after."""
     if old.at is None and new.at is None:
         stored = DiffTexts(lambda _: {}, lambda _: {})
     else:
@@ -92,9 +96,9 @@ def get_diff_texts(ws: Workspace, diff: Diff, old: NamedPlace, new: NamedPlace) 
 
 
 def _split_names(ws: Workspace, working_place: NamedPlace, names: Sequence[str]) -> tuple[DiffEnds, Sequence[str]]:
-    """Return the places to compare, and the other names, which are documents.
+    """Return the places to compare, and the remaining names, which are documents.
 
-    A name is a document if a place has it, or if it follows a range or two places.
+    A name means a document if a place has it. Otherwise the first names mean places.
     """
     committed = named_places.find_committed_place(ws, working_place)
     if not names or PlaceNames(ws, working_place, committed).has_name(names[0]):
@@ -104,8 +108,8 @@ def _split_names(ws: Workspace, working_place: NamedPlace, names: Sequence[str])
     old = named_places.find_named_place(ws, names[0])
     if len(names) == 1 or PlaceNames(ws, working_place, committed, old).has_name(names[1]):
         return DiffEnds(old, working_place), names[1:]
-    _, new = ranges.split_range(ws, names[:_BOTH])  # refuses a range here
-    return DiffEnds(old, named_places.find_named_place(ws, new or WORKING)), names[_BOTH:]
+    _, new = ranges.split_range(ws, names[:_MAX_PLACES])  # refuses a range here
+    return DiffEnds(old, named_places.find_named_place(ws, new or WORKING)), names[_MAX_PLACES:]
 
 
 def _is_document_elsewhere(ws: Workspace, working_place: NamedPlace, names: Sequence[str]) -> bool:
@@ -122,31 +126,35 @@ def _is_document_elsewhere(ws: Workspace, working_place: NamedPlace, names: Sequ
 
 
 class _ComparedDocument(NamedTuple):
-    """A document to compare. `code`: for a file, as in `NamedPlace`."""
+    """A single document to compare."""
 
     document: Document
     at: At
+    """From where it was read; empty for a file."""
     code: str = ""
+    """For a file, the commit or `WORKING` (`NamedPlace.code`)."""
 
 
 def _compare_documents(ws: Workspace, names: Sequence[str], detail: Detail) -> WordDiff:
     """Compare two documents. Raises the errors of `document_names.find_at`."""
-    if len(names) > _BOTH:
+    if len(names) > _MAX_PLACES:
         raise UsageInvalid(
             "vmrag diff compares at most two documents.",
             hint="name two, as in 'vmrag diff v1:guide/faq.md v2:guide/faq.md'",
         )
     old = _find_compared(ws, names[0])
-    new = _find_compared(ws, names[1] if len(names) == _BOTH else f"{WORKING}:{'/'.join(old.document.key)}")
-    before, after = header_of(old.document), header_of(new.document)
-    alike = msgspec.structs.astuple(before)[2:] == msgspec.structs.astuple(after)[2:]  # all but the names
-    changes = () if alike else (HeaderChange("modified", before, after),)
+    new = _find_compared(ws, names[1] if len(names) == _MAX_PLACES else f"{WORKING}:{'/'.join(old.document.key)}")
+    before = header_of(old.document)
+    after = header_of(new.document)
+    renamed = msgspec.structs.replace(before, collection=after.collection, doc_id=after.doc_id)
+    changes = () if renamed == after else (HeaderChange("modified", before, after),)
     texts = DiffTexts(lambda _: {before.key: old.document}, lambda _: {after.key: new.document})
-    files = frozenset(side.document.collection for side in (old, new) if side.code)
-    return WordDiff(texts, Diff(old.at, new.at, changes, (), commits=(old.code, new.code), sources=files), detail)
+    sources = frozenset(side.document.collection for side in (old, new) if side.code)
+    return WordDiff(texts, Diff(old.at, new.at, changes, (), commits=(old.code, new.code), sources=sources), detail)
 
 
 def _find_compared(ws: Workspace, name: str) -> _ComparedDocument:
+    """Return the file or stored document with this name, which may begin with `REF:`."""
     file = named_places.find_file(ws, name)
     if file and (document := file.tree.read_documents([file.name.key]).get(file.name.key)):
         return _ComparedDocument(document, "", file.tree.commit or WORKING)
@@ -159,29 +167,33 @@ def _find_compared(ws: Workspace, name: str) -> _ComparedDocument:
 
 
 def _add_files(diff: Diff, old: NamedPlace, new: NamedPlace, *, shown: KeyFilter, counted: KeyFilter) -> Diff:
-    """Add the differences of files to those of the stored documents, if both places have files.
+    """Add the differences of files to the differences of stored documents.
 
-    `shown`: the files that become changes. `counted`: other files to count.
+    `shown`: which files to compare. `counted`: which of the other files to count. Without files in
+    one of the places, return the diff unchanged.
     """
-    if not (old.code and new.code) or not (old.tree or new.tree):
+    trees = [tree for tree in (old.tree, new.tree) if tree]
+    if not (old.code and new.code and trees):
         return diff
-    missing = {path for tree in (old.tree, new.tree) if tree for path in tree.listing.missing}
-    absent = tuple(path for path in missing if path.endswith("/"))  # submodules
-    kinds = {
-        key: kind
-        for key, kind in _list_differences(old.tree, new.tree)
-        if key[1] not in missing and not key[1].startswith(absent)
-    }
-    file_changes = list(_list_file_changes(old.tree, new.tree, [key for key in kinds if shown(key)]))
+    missing = {path for tree in trees for path in tree.listing.missing}
+    missing_submodules = tuple(path for path in missing if path.endswith("/"))
+    compared: list[Key] = []
+    counted_kinds: dict[Key, ChangeKind] = {}
+    for key, kind in _list_differences(old.tree, new.tree):
+        if key[1] in missing or key[1].startswith(missing_submodules):
+            continue
+        if shown(key):
+            compared.append(key)
+        elif counted(key):
+            counted_kinds[key] = kind
+    file_changes = list(_list_file_changes(old.tree, new.tree, compared))
     return msgspec.structs.replace(
         diff,
         documents=tuple(_merge_changes(diff.documents, file_changes)),
         commits=(old.code, new.code),
-        files=tuple(_count_files({key: kind for key, kind in kinds.items() if not shown(key) and counted(key)})),
+        files=tuple(_count_files(counted_kinds)),
         missing=tuple(sorted(missing)),
-        sources=frozenset(
-            source.collection for tree in (old.tree, new.tree) if tree for source in tree.sources if not source.write
-        ),
+        sources=frozenset(source.collection for tree in trees for source in tree.sources if not source.write),
     )
 
 
@@ -189,24 +201,35 @@ def _make_code_filter(old: SourceTree | None, new: SourceTree | None) -> KeyFilt
     """Return a filter for files of code. The new place decides if a collection changed its kind."""
 
     def is_code_file(key: Key) -> bool:
-        tree = new if new and new.find_source(key[0]) else old
-        return bool(tree and (source := tree.find_source(key[0])) and source.kind == "code")
+        collection = key[0]
+        source = new.find_source(collection) if new else None
+        if source is None and old:
+            source = old.find_source(collection)
+        return source is not None and source.kind == "code"
 
     return is_code_file
 
 
 def change_of(before: DocumentHeader | None, after: DocumentHeader | None) -> HeaderChange:
-    kind: ChangeKind = "modified" if before and after else "added" if after else "removed"
-    return HeaderChange(kind, before, after)
+    """Return the change between two headers, one of which may be None."""
+    return HeaderChange(_name_kind(before, after), before, after)
+
+
+def _name_kind(before: object, after: object) -> ChangeKind:
+    if before and after:
+        return "modified"
+    return "added" if after else "removed"
 
 
 def header_of(document: Document) -> DocumentHeader:
+    """Return the header of a document."""
     return DocumentHeader(
         document.collection, document.doc_id, document.title, document.content_hash, document.metadata
     )
 
 
 def _read_both(stored: TextReader, tree: SourceTree | None) -> TextReader:
+    """Return a reader of files in a tree and of stored documents, which `stored` reads."""
     if tree is None:
         return stored
 
@@ -219,33 +242,38 @@ def _read_both(stored: TextReader, tree: SourceTree | None) -> TextReader:
 
 
 def _list_differences(old: SourceTree | None, new: SourceTree | None) -> Iterator[tuple[Key, ChangeKind]]:
-    before, after = (tree.files if tree else {} for tree in (old, new))
-    for key in sorted(before.keys() | after.keys()):
-        was, now = (tree.get_tag(key) if tree else None for tree in (old, new))
-        if was != now:
-            yield key, "modified" if was and now else "added" if now else "removed"
+    """Yield the keys of files whose blobs or rules differ, each with the kind of the change."""
+    keys = {*(old.files if old else ()), *(new.files if new else ())}
+    for key in sorted(keys):
+        old_tag = old.get_tag(key) if old else None
+        new_tag = new.get_tag(key) if new else None
+        if old_tag != new_tag:
+            yield key, _name_kind(old_tag, new_tag)
 
 
 def _list_file_changes(old: SourceTree | None, new: SourceTree | None, keys: Iterable[Key]) -> Iterator[HeaderChange]:
     """Yield the changed files as documents. Files that differ may be equal documents."""
-    some = iter(keys)
-    while batch := list(islice(some, _AT_ONCE)):
-        before, after = (tree.read_documents(batch) if tree else {} for tree in (old, new))
+    remaining = iter(keys)
+    while batch := list(islice(remaining, _BATCH_FILES)):
+        old_documents = old.read_documents(batch) if old else {}
+        new_documents = new.read_documents(batch) if new else {}
         for key in batch:
-            was, now = (header_of(documents[key]) if key in documents else None for documents in (before, after))
-            if was != now:
-                yield change_of(was, now)
+            before = header_of(old_documents[key]) if key in old_documents else None
+            after = header_of(new_documents[key]) if key in new_documents else None
+            if before != after:
+                yield change_of(before, after)
 
 
 def _merge_changes(stored: Iterable[HeaderChange], files: Iterable[HeaderChange]) -> list[HeaderChange]:
-    """Join changes by name.
+    """Join the changes of stored documents and of files by name.
 
     A stored document that is now a file of the same name is modified, or equal.
     """
     changes = {change.key: change for change in stored}
     for file in files:
         if twin := changes.pop(file.key, None):
-            before, after = file.before or twin.before, file.after or twin.after
+            before = file.before or twin.before
+            after = file.after or twin.after
             if before != after:
                 changes[file.key] = change_of(before, after)
         else:
@@ -254,6 +282,7 @@ def _merge_changes(stored: Iterable[HeaderChange], files: Iterable[HeaderChange]
 
 
 def _count_files(kinds: Mapping[Key, ChangeKind]) -> Iterator[FileCounts]:
+    """Yield the numbers of changed files of each collection."""
     by_collection: dict[str, Counter[str]] = {}
     for (collection, _), kind in kinds.items():
         by_collection.setdefault(collection, Counter())[kind] += 1

@@ -1,4 +1,8 @@
-"""List the revisions that a name means, or those that changed one document: `vmrag log`."""
+"""List the revisions that a name means, or the revisions that changed one document: `vmrag log`.
+
+`list_history` returns `Revisions`, which computes changes and diffs of the listed revisions only
+when they are printed.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from vmrag_link.errors import CollectionMissing, GitReferenceMissing, UsageInvalid
-from vmrag_link.models import ChangeCounts, ChangeKind, HeaderChange, Record
+from vmrag_link.models import ChangeCounts, HeaderChange, Record
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow.follow_pin import follow_and_warn
 from vmrag_link.workspace.history import log
@@ -23,10 +27,11 @@ if TYPE_CHECKING:
     from vmrag_link.workspace.history.trail import DocumentVisit, Trail
     from vmrag_link.workspace.history.word_diff import Detail, DiffReport, WordDiff
 
-_MOST = 2
-_MOST_SLASHES = 16
-"""Maximum number of slashes that are tried as the end of a collection's name. The history is read
-for each.
+_MAX_NAMES = 2
+_MAX_TRIED_SLASHES = 16
+"""Maximum number of slashes in the name of a removed document at which its collection may end.
+
+The history is read for each slash.
 """
 _EXAMPLE = "write a range, such as 'vmrag log v1.0..v2.0 guide/faq.md'"
 
@@ -36,7 +41,7 @@ class LogStep(Record, frozen=True):
 
     info: PinnedRevision
     parents: tuple[str, ...]
-    """The parents that the graph leads to."""
+    """The listed revisions to which the graph leads."""
     document: HeaderChange | None = None
     """The change of the requested document."""
 
@@ -47,13 +52,13 @@ class RevisionReport(PinnedRevision, frozen=True):
     changes: ChangeCounts
     """Compared with the first parent."""
     diff: DiffReport | None
-    """If requested, or the diff of the requested document."""
+    """The diff of the requested document, or of all documents if requested. Otherwise None."""
 
 
 class Revisions:
-    """Listed revisions.
+    """Listed revisions. Changes and diffs are computed on demand.
 
-    Changes and diffs are computed on demand. `more`: there are older revisions.
+    `more`: True if there are older revisions.
     """
 
     def __init__(self, ws: Workspace, steps: Sequence[LogStep], *, more: bool) -> None:
@@ -62,14 +67,11 @@ class Revisions:
         self.more = more
 
     def count_changes(self, step: LogStep) -> ChangeCounts:
-        """Count the changes of all documents."""
+        """Return the numbers of changes of all documents, compared with the first parent."""
         return log.changes_of(self._ws.engine, step.info)
 
     def diff_step(self, step: LogStep, detail: Detail) -> WordDiff:
-        """Compare with the first parent.
-
-        If one document was requested, compare only this document.
-        """
+        """Return the diff to the first parent, only of the requested document if there is one."""
         from vmrag_link.workspace.history import diff as diffs
         from vmrag_link.workspace.history.word_diff import WordDiff
 
@@ -81,24 +83,26 @@ class Revisions:
         return WordDiff(diffs.stored_texts(self._ws.engine, old, step.info.revision), diff, detail)
 
     def list_reports(self, detail: Detail | None) -> Iterator[RevisionReport]:
+        """Yield the revisions with diffs in this detail. None: only names of the document."""
         for step in self.steps:
-            shown = detail or ("names" if step.document else None)
-            yield form_report(
-                step.info, self.count_changes(step), self.diff_step(step, shown).form_report() if shown else None
-            )
+            step_detail = detail or ("names" if step.document else None)
+            diff = self.diff_step(step, step_detail).form_report() if step_detail else None
+            yield form_report(step.info, self.count_changes(step), diff)
 
 
 def form_report(info: PinnedRevision, changes: ChangeCounts, diff: DiffReport | None) -> RevisionReport:
+    """Return the revision with its changes."""
     return RevisionReport(**asdict(info), changes=changes, diff=diff)
 
 
 def list_history(ws: Workspace, names: Sequence[str], *, limit: int) -> Revisions:
-    """Return up to `limit` revisions of what `[RANGE] [DOCUMENT]` means, newest first.
+    """Return up to `limit` revisions, newest first. `names`: `[RANGE] [DOCUMENT]`.
 
-    Raises `DocumentMissing` or `CollectionMissing` for a document that no revision has,
-    `DocumentAmbiguous`, `UsageInvalid`, and the errors of `ranges.find_log_range`.
+    With a document, only revisions that changed it are returned. Raises `DocumentMissing` or
+    `CollectionMissing` for a document that no revision has, `DocumentAmbiguous`, `UsageInvalid`,
+    and the errors of `ranges.find_log_range`.
     """
-    if len(names) > _MOST:
+    if len(names) > _MAX_NAMES:
         raise UsageInvalid("vmrag log takes one revision or range, and one document.", hint=_EXAMPLE)
     follow_and_warn(ws)
     reach, document = _split_names(ws, names)
@@ -112,7 +116,7 @@ def list_history(ws: Workspace, names: Sequence[str], *, limit: int) -> Revision
     from vmrag_link.workspace.history.trail import Trail
 
     trail = Trail(ws.engine, reach.heads, hidden)
-    for name in _list_readings(ws, document):
+    for name in _list_possible_names(ws, document):
         if visits := _read_visits(trail, name, limit):
             return _list_document_steps(ws, visits, limit)
     if document_names.find_candidates(ws.engine, ws.locate_documents(), document):
@@ -124,16 +128,16 @@ def list_history(ws: Workspace, names: Sequence[str], *, limit: int) -> Revision
 
 
 def _split_names(ws: Workspace, names: Sequence[str]) -> tuple[LogRange, str | None]:
-    """Return the revisions and the name of a document.
+    """Return the revisions to list, and the name of a document or None.
 
-    A single name means a document if one has it, or if it is not the name of a revision and may be
-    that of a removed document.
+    A single name means a document if a document has it. If no revision has it either, it may be the
+    name of a removed document.
     """
     if not names:
         return LogRange((ws.require_stored_revision(),)), None
     from vmrag_link.workspace.history import document_names, ranges
 
-    if len(names) == _MOST:
+    if len(names) == _MAX_NAMES:
         return ranges.find_log_range(ws, names[0]), names[1]
     if document_names.find_candidates(ws.engine, ws.locate_documents(), names[0]):
         return ranges.find_log_range(ws, None), names[0]
@@ -145,7 +149,7 @@ def _split_names(ws: Workspace, names: Sequence[str]) -> tuple[LogRange, str | N
         return ranges.find_log_range(ws, None), names[0]
 
 
-def _list_readings(ws: Workspace, name: str) -> Iterator[DocumentName]:
+def _list_possible_names(ws: Workspace, name: str) -> Iterator[DocumentName]:
     """Yield the documents that a name may mean: an existing one, otherwise removed ones."""
     from vmrag_link.workspace.history import document_names
     from vmrag_link.workspace.history.document_names import DocumentName
@@ -153,45 +157,47 @@ def _list_readings(ws: Workspace, name: str) -> Iterator[DocumentName]:
     if document_names.find_candidates(ws.engine, ws.locate_documents(), name):
         yield document_names.find_document(ws.engine, [ws.locate_documents()], name)
         return
-    for slashes in islice(re.finditer("//?", name), _MOST_SLASHES):
+    for slashes in islice(re.finditer("//?", name), _MAX_TRIED_SLASHES):
         collection, doc_id = name[: slashes.start()], name[slashes.end() :]
         if collection and doc_id:
             yield DocumentName(collection, doc_id)
 
 
 def _read_visits(trail: Trail, name: DocumentName, limit: int) -> list[DocumentVisit]:
-    """Return the visits of a document up to one change beyond the limit; none if nothing changed
-    it.
+    """Return the revisions with a document, newest first, up to one change beyond the limit.
+
+    Empty if no revision changed it.
     """
     visits: list[DocumentVisit] = []
-    changed = 0
+    change_count = 0
     for visit in trail.list_visits(name):
         visits.append(visit)
-        changed += visit.changed
-        if changed > limit:
+        change_count += visit.changed
+        if change_count > limit:
             break
-    return visits if changed else []
+    return visits if change_count else []
 
 
 def _list_document_steps(ws: Workspace, visits: Sequence[DocumentVisit], limit: int) -> Revisions:
-    """Return the revisions that changed a document. Each leads to the next ones that did."""
-    next_changed: dict[tuple[str, DocumentName], tuple[str, ...]] = {}
+    """Return the revisions that changed a document, each with its nearest ancestors that did."""
+    nearest_changes: dict[tuple[str, DocumentName], tuple[str, ...]] = {}
     parents: dict[str, tuple[str, ...]] = {}
-    for visit in reversed(visits):
-        before = (next_changed.get(origin, (origin.revision,)) for origin in visit.origins)
+    for visit in reversed(visits):  # oldest first
+        before = (nearest_changes.get(origin, (origin.revision,)) for origin in visit.origins)
         ancestors = tuple(dict.fromkeys(chain.from_iterable(before)))
         parents[visit.info.revision] = ancestors
-        next_changed[visit.info.revision, visit.name] = (visit.info.revision,) if visit.changed else ancestors
-    shown = {visit.info.revision: visit for visit in reversed(visits) if visit.changed}
-    chosen = [*reversed(shown.values())]
-    infos = log.add_pins(ws, (visit.info for visit in chosen[:limit]))
+        nearest_changes[visit.info.revision, visit.name] = (visit.info.revision,) if visit.changed else ancestors
+    changing_visits = {visit.info.revision: visit for visit in reversed(visits) if visit.changed}
+    newest_first = [*reversed(changing_visits.values())]
+    page = newest_first[:limit]
+    infos = log.add_pins(ws, (visit.info for visit in page))
     steps = [
-        LogStep(info, parents[info.revision], _form_change(visit))
-        for info, visit in zip(infos, chosen[:limit], strict=True)
+        LogStep(info, parents[info.revision], _form_change(visit)) for info, visit in zip(infos, page, strict=True)
     ]
-    return Revisions(ws, steps, more=len(chosen) > limit)
+    return Revisions(ws, steps, more=len(newest_first) > limit)
 
 
 def _form_change(visit: DocumentVisit) -> HeaderChange:
-    kind: ChangeKind = "modified" if visit.before and visit.after else "added" if visit.after else "removed"
-    return HeaderChange(kind, visit.before, visit.after)
+    from vmrag_link.workspace.history.compare import change_of
+
+    return change_of(visit.before, visit.after)

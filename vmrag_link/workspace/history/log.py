@@ -1,5 +1,7 @@
-"""List revisions with their changes, the git commits that pin them, and the names that point to
-them.
+"""List revisions, with their changes, the git commits that pin them, and names that point to them.
+
+`vmrag log`, `vmrag show` and the tools use it. `vmrag init` makes the first revision that is
+listed. The engine created its parent.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ HEAD = "HEAD"
 
 
 class LogRange(Record, frozen=True):
-    """The revisions of a log: all that `heads` contain, except `without`."""
+    """The revisions of a log: the heads and their ancestors, except `without`."""
 
     heads: tuple[str, ...]
     without: AbstractSet[str] = frozenset()
@@ -63,27 +65,29 @@ class Log(Record, frozen=True):
 
 
 def list_log(ws: Workspace, start: str, *, limit: int, offset: int, matches: Callable[[RevisionInfo], bool]) -> Log:
-    """Return up to `limit` matching revisions of the history of `start`, after the
-    first `offset`.
+    """Return a page of the history of `start`: up to `limit` revisions after the first `offset`.
+
+    `matches`: a filter, such as `made_between`.
     """
     infos = [info for info in list_revisions(ws.engine, [start], list_hidden(ws.engine)) if matches(info)]
-    page = infos[offset:][:limit]
-    return Log(
-        [LogEntry(**msgspec.structs.asdict(info), changes=changes_of(ws.engine, info)) for info in page], len(infos)
-    )
+    entries = [
+        LogEntry(**msgspec.structs.asdict(info), changes=changes_of(ws.engine, info))
+        for info in infos[offset : offset + limit]
+    ]
+    return Log(entries, total=len(infos))
 
 
 def list_hidden(engine: Engine, reach: LogRange | None = None) -> AbstractSet[str]:
-    """Return the revisions that no list shows: those before the first commit, and those outside a
+    """Return the revisions that no list shows: those before `vmrag init`, and those outside a
     range.
     """
     return revisions.find_beginning(engine) | (reach.without if reach else frozenset())
 
 
 def list_revisions(engine: Engine, heads: Sequence[str], without: AbstractSet[str]) -> Iterator[RevisionInfo]:
-    """Yield the revisions of these heads, newest first, children before parents.
+    """Yield the heads and their ancestors, except `without`, newest first, children before parents.
 
-    The first commit has no parent.
+    The first revision has no parent.
     """
     logs = [engine.log(head) for head in heads]
     # Two heads of a range have no listed revision in common, so their order does not matter.
@@ -93,13 +97,13 @@ def list_revisions(engine: Engine, heads: Sequence[str], without: AbstractSet[st
 
 
 def read_info(engine: Engine, revision: str) -> RevisionInfo:
-    """Return a revision as `list_revisions` does. Raises `RevisionMissing`."""
+    """Return a revision, without its parent if it is the first. Raises `RevisionMissing`."""
     revision_info = engine.read_revision(revision)
     return _without_parents(revision_info) if revision == read_root(engine) else revision_info
 
 
 def _without_parents(info: RevisionInfo) -> RevisionInfo:
-    """Return the first commit without its parent, which the engine created."""
+    """Return the first revision without its parent, which the engine created."""
     return msgspec.structs.replace(info, parents=())
 
 
@@ -110,13 +114,12 @@ def add_pins(ws: Workspace, infos: Iterable[RevisionInfo], *, also: Iterable[str
     """
     listed = list(infos)
     revisions = {info.revision for info in listed}
-    head = plumbing.read_head(ws.places)
-    tips = {**({HEAD: head.commit} if head.commit else {}), **refs.list_tips(ws.places)}
+    head = plumbing.read_head(ws.places).commit
+    tips = {**({HEAD: head} if head else {}), **refs.list_tips(ws.places)}
     pins = git_history.read_logged_pins(ws.places, set(tips.values()), also=also)
     commits = _find_pinning_commits(ws, revisions, pins)
-    names = _find_names(
-        ws, revisions, {name: pins.by_tip[commit] for name, commit in tips.items() if commit in pins.by_tip}
-    )
+    pins_by_name = {name: pins.by_tip[commit] for name, commit in tips.items() if commit in pins.by_tip}
+    names = _find_names(ws, revisions, pins_by_name)
     return [
         PinnedRevision(
             **msgspec.structs.asdict(info),
@@ -129,24 +132,22 @@ def add_pins(ws: Workspace, infos: Iterable[RevisionInfo], *, also: Iterable[str
 
 def _find_pinning_commits(ws: Workspace, revisions: Collection[str], pins: LoggedPins) -> dict[str, list[GitCommit]]:
     """Return the git commits that introduced a pin, newest first, by revision."""
-    pinned = {
-        commit: pin.dolt_commit
-        for pin, introducing in history_pins.parse_pins(ws.places, pins.introduced)
-        for commit in introducing
-        if pin.dolt_commit in revisions
-    }
-    commits: dict[str, list[GitCommit]] = {}
-    for commit, subject in pins.subjects.items():
-        if commit in pinned:
-            commits.setdefault(pinned[commit], []).append(GitCommit(commit, subject))
-    return commits
+    revision_by_commit: dict[str, str] = {}
+    for pin, commits in history_pins.parse_pins(ws.places, pins.introduced):
+        if pin.dolt_commit in revisions:
+            revision_by_commit.update(dict.fromkeys(commits, pin.dolt_commit))
+    commits_by_revision: dict[str, list[GitCommit]] = {}
+    for commit, subject in pins.subjects.items():  # newest first
+        if commit in revision_by_commit:
+            commits_by_revision.setdefault(revision_by_commit[commit], []).append(GitCommit(commit, subject))
+    return commits_by_revision
 
 
 def _find_names(ws: Workspace, revisions: Collection[str], pins: Mapping[str, bytes]) -> dict[str, list[str]]:
     """Return the names that point to each revision (`PinnedRevision.refs`).
 
-    `pins`: pins by name. A KB branch is left out if the git branch of the same name pins the same
-    revision.
+    `pins`: the bytes of pins by the name of a git ref. A KB branch is left out if the git branch of
+    the same name pins the same revision.
     """
     names: dict[str, list[str]] = {}
     for name, data in pins.items():
@@ -161,7 +162,7 @@ def _find_names(ws: Workspace, revisions: Collection[str], pins: Mapping[str, by
 
 
 def made_between(since: dt.datetime | None = None, until: dt.datetime | None = None) -> Callable[[RevisionInfo], bool]:
-    """Return a filter for `list_log`: commits made in this period."""
+    """Return a filter for `list_log`: revisions that were made in this period."""
 
     def is_in_period(info: RevisionInfo) -> bool:
         if since is None and until is None:
@@ -173,5 +174,5 @@ def made_between(since: dt.datetime | None = None, until: dt.datetime | None = N
 
 
 def changes_of(engine: Engine, info: RevisionInfo) -> ChangeCounts:
-    """Count the changes, compared with the first parent."""
+    """Return the numbers of changed documents, compared with the first parent."""
     return engine.count_changes(info.parents[0], info.revision) if info.parents else ChangeCounts()

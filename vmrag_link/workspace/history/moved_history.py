@@ -8,20 +8,20 @@ from vmrag_link.workspace.history.document_names import DocumentName
 
 
 def find_stored_revision(ws: Workspace, note: DocumentName) -> str:
-    """Return the newest revision that has a note as a stored document; empty if it was always a
-    file.
-    """
+    """Return the newest revision that has a note as a stored document, or ""."""
     revision = ws.current_revision if ws.is_initialized else None
     if revision is None:
         return ""
-    stored = ws.engine.read_document_history(revision, *note.key)
-    return next((info.revision for info in ws.engine.log(revision) if info.revision in stored), "") if stored else ""
+    storing_revisions = ws.engine.read_document_history(revision, *note.key)
+    if not storing_revisions:
+        return ""
+    return next((info.revision for info in ws.engine.log(revision) if info.revision in storing_revisions), "")
 
 
 def find_note_path(ws: Workspace, document: DocumentName) -> str:
-    """Return the file that a stored document was as a note; empty if it was never a file.
+    """Return the path of the note that a stored document was before, or "".
 
-    Looks where `vmrag move` writes notes by default.
+    This is the path that `vmrag move` gives to notes by default.
     """
     from vmrag_link.settings import SourceSettings
     from vmrag_link.sources import notes

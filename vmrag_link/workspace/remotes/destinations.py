@@ -1,6 +1,6 @@
 """Choose which remotes a command may contact. No function here uses the network.
 
-A remote is named on the command line, in the pin or in the settings. If the pin names `git:`, the
+The command line, the pin or the settings name a remote. If the pin names `git:`, the
 knowledge base is in a ref of the git remotes, which may be several. A remote of a pin or settings
 is contacted only if the user trusts it. `vmrag remote` lists and trusts remotes.
 """
