@@ -11,7 +11,7 @@ from tests.support.engines import Engines, commit, document, head, store
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.models import Document
 from vmrag_link.workspace.history.diff import diff_documents, stored_texts
-from vmrag_link.workspace.history.trail import MOST_CANDIDATES, with_moves
+from vmrag_link.workspace.history.trail import MAX_RENAME_CANDIDATES, with_moves
 
 
 @pytest.fixture
@@ -71,9 +71,9 @@ def test_thousand_equal_documents_keep_their_names(engine: Engine) -> None:
 
 
 def test_too_many_texts_are_compared_only_by_file_name(engine: Engine) -> None:
-    numbers = range(MOST_CANDIDATES + 1)
+    numbers = range(MAX_RENAME_CANDIDATES + 1)
     gone = [document(f"old/{number}.md", lines("begin", *f"{number}", "end")) for number in numbers]
     new = [document(f"new/{number or 'zero'}.md", lines("begin", *f"{number}", "fin")) for number in numbers]
     result = moves(engine, gone, new)
     assert result["guide/new/7.md"] == "guide/old/7.md"
-    assert len(result) == MOST_CANDIDATES + 1  # the one that is left is compared with the one that is left
+    assert len(result) == MAX_RENAME_CANDIDATES + 1  # the one that is left is compared with the one that is left

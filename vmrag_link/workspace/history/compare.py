@@ -211,7 +211,7 @@ def _make_code_filter(old: SourceTree | None, new: SourceTree | None) -> KeyFilt
 
 
 def change_of(before: DocumentHeader | None, after: DocumentHeader | None) -> HeaderChange:
-    """Return the change between two headers, one of which may be None."""
+    """Return the change from one header to another. None for a document that does not exist."""
     return HeaderChange(_name_kind(before, after), before, after)
 
 

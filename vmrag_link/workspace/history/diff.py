@@ -1,4 +1,8 @@
-"""Compare the stored documents and collections of two places, and find renamed collections."""
+"""Compare the stored documents and collections of two revisions or branches.
+
+`Diff` has the headers of the documents that differ, without texts, so it fits in memory. Texts are
+read in batches (`read_sides`) when they are printed. `compare` adds the files of sources.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +26,8 @@ from vmrag_link.models import (
 )
 from vmrag_link.workspace.history.document_names import NamedSelection
 
-_FIRST_BATCH = 20
-_LARGEST_BATCH = 200
+_MIN_BATCH_DOCUMENTS = 20
+_MAX_BATCH_DOCUMENTS = 200
 _BATCH_CHARACTERS = 4_000_000
 """Approximate number of characters in a batch. Its texts are in memory at the same time."""
 
@@ -31,11 +35,11 @@ Sides = tuple[HeaderChange, Document | None, Document | None]
 """A change with the whole document before and after it."""
 
 TextReader = Callable[[Sequence[DocumentHeader]], Mapping[tuple[str, str], Document]]
-"""Reads documents of a place, by name."""
+"""Return the documents with these headers, by key."""
 
 
 class DiffTexts(Record, frozen=True):
-    """Readers of the documents at both places of a diff."""
+    """Functions that read the documents on both sides of a diff."""
 
     before: TextReader
     after: TextReader
@@ -55,15 +59,13 @@ class FileCounts(Record, frozen=True):
 
 
 class Diff(Record, frozen=True):
-    """The differences between the places `old` and `new`.
-
-    Documents are sorted by (collection, doc_id).
-    """
+    """The differences between the documents at `old` and at `new`."""
 
     old: At | None
-    """None for nothing."""
+    """None if there are no documents yet."""
     new: At
     documents: tuple[HeaderChange, ...]
+    """Sorted by (collection, doc_id)."""
     collections: tuple[CollectionChange, ...]
     commits: tuple[str, str] = ("", "")
     """The git commits whose files are also compared (`WORKING`: the work tree); empty if no files
@@ -85,7 +87,7 @@ class Diff(Record, frozen=True):
         return not self.documents and not self.collections and not self.files
 
     def narrow_to(self, selection: NamedSelection) -> Diff:
-        """Return the part about some documents and collections."""
+        """Return the changes of the selected documents and collections."""
         keys = {document.key for document in selection.documents}
         documents = (document for document in self.documents if document.key in keys)
         rows = (collection for collection in self.collections if collection.key in selection.collections)
@@ -93,15 +95,11 @@ class Diff(Record, frozen=True):
 
 
 def diff_documents(engine: Engine, old: At | None, new: At) -> Diff:
-    """Compare two places. `old`: None for nothing."""
+    """Return the differences. `old`: None if there are no documents yet."""
     if old is None:
-        added = tuple(HeaderChange("added", None, header) for header in engine.read_headers(new))
-        return Diff(
-            None,
-            new,
-            added,
-            tuple(CollectionChange("added", None, collection) for collection in engine.list_collections(new)),
-        )
+        documents = tuple(HeaderChange("added", None, header) for header in engine.read_headers(new))
+        collections = tuple(CollectionChange("added", None, row) for row in engine.list_collections(new))
+        return Diff(None, new, documents, collections)
     if old == new:
         return Diff(old, new, (), ())
     difference = engine.diff_headers(old, new)
@@ -109,35 +107,37 @@ def diff_documents(engine: Engine, old: At | None, new: At) -> Diff:
 
 
 def stored_texts(engine: Engine, old: At | None, new: At | None) -> DiffTexts:
-    """Return the reader of stored documents at two places."""
+    """Return functions that read stored documents on both sides."""
 
-    def open_reader(at: At | None) -> TextReader:
-        return lambda headers: (
-            read_documents_by_key(engine, at, [header.key for header in headers]) if at is not None else {}
-        )
+    def build_reader(at: At | None) -> TextReader:
+        if at is None:
+            return lambda _: {}
+        return lambda headers: read_documents_by_key(engine, at, [header.key for header in headers])
 
-    return DiffTexts(open_reader(old), open_reader(new))
+    return DiffTexts(build_reader(old), build_reader(new))
 
 
 def read_sides(texts: DiffTexts, changes: Iterable[HeaderChange]) -> Iterator[Sides]:
-    """Yield the documents of these changes, in the given order. A few are in memory at a time.
+    """Yield the changes with their documents, in the given order.
 
-    Each batch costs statements of the engine, so batches grow while their texts are short. Raises
-    `KnowledgeMoved` if a place no longer has a document.
+    Only a batch is in memory at a time. Batches grow while their texts are short, because each
+    costs statements of the engine. Raises `KnowledgeMoved` if a document no longer exists.
     """
-    rest = iter(changes)
-    size = _FIRST_BATCH
-    while batch := list(islice(rest, size)):
+    remaining = iter(changes)
+    size = _MIN_BATCH_DOCUMENTS
+    while batch := list(islice(remaining, size)):
         before = _read_documents(texts.before, [change.before for change in batch if change.before])
         after = _read_documents(texts.after, [change.after for change in batch if change.after])
         for change in batch:
-            old = before[change.before.key] if change.before else None
-            yield change, old, after[change.after.key] if change.after else None
+            old_document = before[change.before.key] if change.before else None
+            new_document = after[change.after.key] if change.after else None
+            yield change, old_document, new_document
         length = sum(len(document.content) for side in (before, after) for document in side.values())
-        size = max(_FIRST_BATCH, min(_LARGEST_BATCH, len(batch) * _BATCH_CHARACTERS // (length + 1)))
+        size = max(_MIN_BATCH_DOCUMENTS, min(_MAX_BATCH_DOCUMENTS, len(batch) * _BATCH_CHARACTERS // (length + 1)))
 
 
 def _read_documents(reader: TextReader, headers: Sequence[DocumentHeader]) -> Mapping[tuple[str, str], Document]:
+    """Return all these documents by key. Raises `KnowledgeMoved`."""
     documents = reader(headers) if headers else {}
     for collection, doc_id in (header.key for header in headers):
         if (collection, doc_id) not in documents:
@@ -148,10 +148,14 @@ def _read_documents(reader: TextReader, headers: Sequence[DocumentHeader]) -> Ma
 
 
 def renamed_collections(diff: Diff) -> dict[str, str]:
-    """Return old names by new names of collections with the same creation time and documents."""
-    removed = {collection.before for collection in diff.collections if collection.before and not collection.after}
+    """Return the old names of renamed collections by new name.
+
+    A collection was renamed if a new one has its creation time and its documents.
+    """
+    removed = {change.before for change in diff.collections if change.before and not change.after}
+    added = [change.after for change in diff.collections if change.after and not change.before]
     renamed: dict[str, str] = {}
-    for new in (collection.after for collection in diff.collections if collection.after and not collection.before):
+    for new in added:
         for old in sorted(removed, key=lambda collection: collection.name):
             same_age = old.created_at == new.created_at and old.created_at
             if same_age and _list_contents(diff, old) == _list_contents(diff, new):
@@ -162,5 +166,6 @@ def renamed_collections(diff: Diff) -> dict[str, str]:
 
 
 def _list_contents(diff: Diff, collection: Collection) -> set[tuple[str, ...]]:
+    """Return the documents of a removed or new collection, without its name."""
     headers = (document.header for document in diff.documents if document.key[0] == collection.name)
     return {(header.doc_id, header.title, header.content_hash, header.metadata) for header in headers}

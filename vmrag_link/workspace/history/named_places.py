@@ -1,7 +1,8 @@
-"""Find named places with their stored documents and files of sources.
+"""Find the place that a name means: where documents and files are read for a diff or by name.
 
-A git ref has both; its own `sources` name the files. A revision or branch of the knowledge base has
-no files.
+A place (`NamedPlace`) has stored documents, files of sources, or both. The work tree (`WORKING`)
+and a git commit have both. The sources are those of the commit's own settings. A revision or branch
+of the knowledge base has no files.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ from vmrag_link.workspace.source_tree import FileNames, SourceTree
 
 
 class NamedPlace(NamedTuple):
-    """A place with stored documents and files."""
+    """Stored documents and files that belong together."""
 
     at: At | None
-    """The place of stored documents; None if none are pinned."""
+    """The revision or branch of the stored documents; None if none are pinned."""
     tree: SourceTree | None = None
     """Files of sources; None without sources."""
     code: str = ""
@@ -61,28 +62,27 @@ class DiffEnds(NamedTuple):
 
 
 class JoinedRows:
-    """Documents of several stores.
+    """The documents of several stores, with the methods of an engine for finding names.
 
-    If two stores have the same collection, the later one applies.
+    If two stores have the same collection, the later store hides the one of the earlier store.
     """
 
     def __init__(self, *rows: NamedRows) -> None:
         self._rows = rows
 
     def list_collections(self, at: At) -> list[Collection]:
-        named = {row.name: row for rows in self._rows for row in rows.list_collections(at)}
-        return [named[name] for name in sorted(named)]
+        by_name = {row.name: row for rows in self._rows for row in rows.list_collections(at)}
+        return [by_name[name] for name in sorted(by_name)]
 
     def read_headers(
         self, at: At, *, collection: str | None = None, ids: Iterable[str] | None = None
     ) -> Generator[DocumentHeader, None, None]:
-        requested = None if ids is None else list(ids)
-        later: set[str] = set()
+        requested_ids = None if ids is None else list(ids)
+        hidden: set[str] = set()
         for rows in reversed(self._rows):
-            names = {row.name for row in rows.list_collections(at)}
-            headers = rows.read_headers(at, collection=collection, ids=requested)
-            yield from (header for header in headers if header.collection not in later)
-            later |= names
+            headers = rows.read_headers(at, collection=collection, ids=requested_ids)
+            yield from (header for header in headers if header.collection not in hidden)
+            hidden.update(row.name for row in rows.list_collections(at))
 
     def find_document(self, at: At, collection: str, doc_id: str) -> Document | None:
         documents = (rows.find_document(at, collection, doc_id) for rows in reversed(self._rows))
@@ -90,20 +90,23 @@ class JoinedRows:
 
 
 class PlaceNames:
-    """Names of documents at some places."""
+    """The names of the documents and files at some places."""
 
     def __init__(self, ws: Workspace, *places: NamedPlace) -> None:
         files = FileNames(*(place.tree for place in places))
-        self.places: list[At] = [place.at for place in places if place.at is not None] or [""]
-        self.rows: NamedRows = JoinedRows(ws.engine, files) if any(place.at is not None for place in places) else files
+        stored = [place.at for place in places if place.at is not None]
+        self.places: list[At] = stored or [""]
+        """Where to read `rows`. Files are the same everywhere."""
+        self.rows: NamedRows = JoinedRows(ws.engine, files) if stored else files
 
     def shown_names(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-        """Return names for documents at the first place (`shown_names`)."""
+        """Return the printed names of documents at the first place (`shown_names`)."""
         at = self.places[0]
         sources = {row.name for row in self.rows.list_collections(at) if row.has_paths_as_ids}
         return name_in_rows(keys, sources, at, self.rows)
 
     def has_name(self, name: str) -> bool:
+        """Return whether a name means a document at one of the places."""
         return any(document_names.find_candidates(self.rows, at, name) for at in self.places)
 
 
@@ -111,26 +114,26 @@ class PlaceNames:
 
 
 def find_working_place(ws: Workspace) -> NamedPlace:
-    """Return the work tree with its uncommitted documents.
+    """Return the work tree with its uncommitted documents. The pin is followed first.
 
     Raises the errors of `Workspace.locate_documents` if there are no files either.
     """
     at = _find_at(ws, lambda: _follow_at(ws), pinned=True)
-    return _require_documents(
-        at,
-        NamedPlace(at if not isinstance(at, Exception) else None, source_tree.read_work_tree(ws), WORKING),
-        pinned=True,
-    )
+    stored_at = None if isinstance(at, Exception) else at
+    place = NamedPlace(stored_at, source_tree.read_work_tree(ws), WORKING)
+    return _require_documents(at, place, pinned=True)
 
 
 def find_committed_place(ws: Workspace, working_place: NamedPlace) -> NamedPlace:
-    """Return the commit that the work tree is based on, with the sources of the work tree."""
+    """Return HEAD's commit and the revision without uncommitted documents.
+
+    The sources are those of the work tree, so that both have the same names.
+    """
     commit = plumbing.read_head(ws.places).commit
-    tree = (
-        source_tree.read_commit(ws, commit, ws.sources.config, stored=_list_collections(ws, working_place.at))
-        if commit
-        else None
-    )
+    tree = None
+    if commit:
+        stored = _list_collections(ws, working_place.at)
+        tree = source_tree.read_commit(ws, commit, ws.sources.config, stored=stored)
     at = None if working_place.at is None else ws.require_stored_revision()
     return NamedPlace(at, tree, commit or "", working_place.lacks_documents)
 
@@ -167,9 +170,7 @@ def find_diff_ends(ws: Workspace, names: Sequence[str]) -> DiffEnds:
 
 
 def git_commit(ws: Workspace, name: str) -> str:
-    """Return the git commit that a name means; empty for a name of the knowledge base
-    or no name.
-    """
+    """Return the git commit that a name means. Empty for another name, or a full revision."""
     if ws.is_initialized and ws.engine.has_revision(name):
         return ""
     try:
@@ -182,15 +183,14 @@ def git_commit(ws: Workspace, name: str) -> str:
 
 
 class FoundFile(NamedTuple):
+    """A file of a source, and the tree that has it."""
+
     tree: SourceTree
     name: DocumentName
 
 
 def find_file(ws: Workspace, name: str) -> FoundFile | None:
-    """Return the file of a source that `[REF:]NAME` means, or None.
-
-    Raises `DocumentAmbiguous`.
-    """
+    """Return the file of a source that `[REF:]NAME` means, or None. Raises `DocumentAmbiguous`."""
     for tree, rest in _read_listings(ws, name):
         if note := tree.find_note(rest):
             return FoundFile(tree, DocumentName(*note))
@@ -206,8 +206,8 @@ def explain_missing_file(ws: Workspace, name: str) -> Iterator[None]:
     try:
         yield
     except (CollectionMissing, GitReferenceMissing, *NO_DOCUMENTS) as error:
-        of_file = any(name.startswith(f"{source.collection}/") for source in ws.sources.configured)
-        if isinstance(error, KnowledgeElsewhere | PinRevisionMissing | GitReferenceMissing) and not of_file:
+        is_in_source = any(name.startswith(f"{source.collection}/") for source in ws.sources.configured)
+        if isinstance(error, KnowledgeElsewhere | PinRevisionMissing | GitReferenceMissing) and not is_in_source:
             raise
         if isinstance(error, PinMissing) and git_commit(ws, name):
             raise
@@ -215,10 +215,12 @@ def explain_missing_file(ws: Workspace, name: str) -> Iterator[None]:
         with contextlib.suppress(*NO_DOCUMENTS, GitReferenceMissing):
             at = _follow_at(ws)
         for tree, rest in _read_listings(ws, name):
+            left_out = _form_left_out_error(ws, tree, rest)
+            if left_out:
+                raise left_out from None
             names = FileNames(tree)
-            raise _form_left_out_error(ws, tree, rest) or document_names.missing_document(
-                JoinedRows(ws.engine, names) if at else names, at, rest
-            ) from None
+            rows = JoinedRows(ws.engine, names) if at else names
+            raise document_names.missing_document(rows, at, rest) from None
         raise
 
 
@@ -268,17 +270,17 @@ def explain_missing_collection(ws: Workspace, names: Iterable[str]) -> Iterator[
         for name in names:
             if error := unavailable_source(ws, name):
                 raise error from None
-        of_files = {source.collection for source in ws.sources.configured}
-        unknown = [name for name in names if name not in of_files]
+        sources = {source.collection for source in ws.sources.configured}
+        unknown = [name for name in names if name not in sources]
         if unknown and ("collections" in missing.details or ws.stores_nothing):
-            raise no_collection(unknown[0], sorted({*of_files, *missing.details.get("collections", ())})) from None
+            raise no_collection(unknown[0], sorted({*sources, *missing.details.get("collections", ())})) from None
         raise
 
 
 def _read_listings(ws: Workspace, name: str) -> Iterator[tuple[SourceTree, str]]:
-    """Yield the trees in which `[REF:]NAME` may be a file, with NAME; the work tree last.
+    """Yield the trees in which `[REF:]NAME` may be a file, each with NAME. The work tree is last.
 
-    A name may end with lines that an answer shows.
+    An answer prints a name with lines, such as `a.md:3`, so NAME is also tried without them.
     """
     if parts := revparse.separate_ref(name):
         ref, rest = parts
@@ -293,10 +295,10 @@ def _read_listings(ws: Workspace, name: str) -> Iterator[tuple[SourceTree, str]]
 
 
 def tree_at(ws: Workspace, commit: str, stored: Sequence[str] | None = None) -> SourceTree | None:
-    """Return the files of a commit, or of the work tree.
+    """Return the files of a commit, or of the work tree if `commit` is empty.
 
-    A commit without settings has the sources of the work tree, so that the same files have the same
-    names.
+    A commit without settings gets the sources of the work tree, so that the same files have the
+    same names.
     """
     if not commit:
         return source_tree.read_work_tree(ws)
@@ -308,14 +310,15 @@ def tree_at(ws: Workspace, commit: str, stored: Sequence[str] | None = None) -> 
 
 
 def _follow_at(ws: Workspace) -> At:
+    """Follow the pin, and return from where documents are read."""
     follow_and_warn(ws)
     return ws.locate_documents()
 
 
 def _find_at(ws: Workspace, locate: Callable[[], At], *, pinned: bool) -> At | VmragError:
-    """Return where stored documents are read, or the error.
+    """Return the result of `locate`, or its error if no documents can be read.
 
-    A note tells if they are pinned but missing.
+    If they are pinned but missing and files answer, print a warning.
     """
     try:
         return locate()
@@ -343,8 +346,12 @@ def _list_collections(ws: Workspace, at: At | None) -> list[str]:
 
 
 def _find_base_place(ws: Workspace, shown: str, named_range: ranges.NamedRange) -> NamedPlace:
-    """Return the merge base of a range. Raises `HistoryMissing` and `UsageInvalid`."""
-    old, new = (git_commit(ws, "HEAD" if name == WORKING else name) for name in (named_range.old, named_range.new))
+    """Return the merge base of a range. Raises `HistoryMissing` and `UsageInvalid`.
+
+    `shown`: the range as the user wrote it.
+    """
+    old = git_commit(ws, "HEAD" if named_range.old == WORKING else named_range.old)
+    new = git_commit(ws, "HEAD" if named_range.new == WORKING else named_range.new)
     commit = _find_merge_base(ws, old, new, named_range) if old and new else ""
     pinned = bool(commit) and plumbing.read_blob(ws.places, f"{commit}:{PIN_NAME}") is not None
     at = _find_at(ws, lambda: ranges.split_range(ws, [shown])[0] or "", pinned=pinned)
@@ -353,6 +360,7 @@ def _find_base_place(ws: Workspace, shown: str, named_range: ranges.NamedRange) 
 
 
 def _find_merge_base(ws: Workspace, old: str, new: str, named_range: ranges.NamedRange) -> str:
+    """Return the merge base of two commits. Raises `HistoryMissing` and `UsageInvalid`."""
     bases = MergeBases(ws.places, new, old).find_bases(new, old)
     if bases:
         return bases[0]

@@ -1,8 +1,9 @@
 """Follow one document through the history: which revisions changed it, and its former names.
 
-As in git, a revision did not change a document that is equal in one parent, and the other parents
-are ignored. A new document that replaces a removed one in the same revision is the same document if
-the text is equal, or if it has half of its lines. A diff uses the same rule for moved documents.
+`Trail` does this for `vmrag log` and `vmrag blame`. Like git, it ignores the other parents if the
+document is equal in one parent. A document was renamed if a revision removed it and added another
+one with an equal text, or with at least half of its lines. `with_moves` finds renamed documents in
+a diff by the same rule.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -21,19 +23,17 @@ from vmrag_link.workspace.history import log
 from vmrag_link.workspace.history.diff import Diff, DiffTexts
 from vmrag_link.workspace.history.document_names import DocumentName
 
-MOST_CANDIDATES = 100
-"""Maximum number of documents whose texts are compared. Documents with the same file name are
-first.
-"""
+MAX_RENAME_CANDIDATES = 100
+"""Maximum number of documents whose texts are compared. Those with the same file name are first."""
 
-ALIKE = 0.5
+MIN_EQUAL_SHARE = 0.5
 """Minimum share of equal lines in a renamed document."""
 
-_LINES = 5000
-"""Maximum number of lines to compare in a document, so that a hundred long ones fit in memory."""
+_MAX_COMPARED_LINES = 5000
+"""Further lines of a document are ignored, so that a hundred long ones fit in memory."""
 
 _Trait = Callable[[DocumentHeader], object]
-"""Returns what two documents must share to be the same document."""
+"""Return a value that a removed and a new document must share to be compared."""
 
 
 class DocumentOrigin(NamedTuple):
@@ -48,18 +48,19 @@ class DocumentVisit(NamedTuple):
 
     info: RevisionInfo
     name: DocumentName
+    """Its name in this revision."""
     changed: bool
-    """False if it is equal in the only origin."""
+    """False if it is equal in a parent, which is then the only origin."""
     before: DocumentHeader | None
     """Its header in the first origin."""
     after: DocumentHeader | None
     """Its header in the revision."""
     origins: tuple[DocumentOrigin, ...]
-    """The parents that have it."""
+    """The document in the parents that have it, perhaps under another name."""
 
 
 class Trail:
-    """The history of documents in the revisions that the heads contain, except `without`."""
+    """The history of documents in the heads and their ancestors, except `without`."""
 
     def __init__(self, engine: Engine, heads: Sequence[str], without: AbstractSet[str]) -> None:
         self._engine = engine
@@ -68,7 +69,7 @@ class Trail:
         self._headers: dict[DocumentName, dict[str, DocumentHeader]] = {}
 
     def list_visits(self, name: DocumentName) -> Iterator[DocumentVisit]:
-        """Yield the visits of a document, newest first; none if no revision has the name."""
+        """Yield the document in each revision, newest first. Renames are followed."""
         names_by_revision = {head: {name} for head in self._heads}
         for info in log.list_revisions(self._engine, self._heads, self._without):
             for document_name in sorted(names_by_revision.pop(info.revision, ())):
@@ -80,6 +81,7 @@ class Trail:
                 return
 
     def find_header(self, revision: str, name: DocumentName) -> DocumentHeader | None:
+        """Return the header of a document in a revision, or None."""
         if name not in self._headers:
             headers: dict[str, DocumentHeader] = {}
             for head in self._heads:
@@ -88,29 +90,23 @@ class Trail:
         return self._headers[name].get(revision)
 
     def _compare_parents(self, info: RevisionInfo, name: DocumentName) -> DocumentVisit:
+        """Return the document in a revision, compared with the parents of the revision."""
         after = self.find_header(info.revision, name)
-        befores = [(parent, self.find_header(parent, name)) for parent in info.parents]
-        for parent, before in befores:
-            if before == after:
-                return DocumentVisit(
-                    info=info,
-                    name=name,
-                    changed=False,
-                    before=before,
-                    after=after,
-                    origins=self._exclude_hidden([DocumentOrigin(parent, name)]),
-                )
-        origins = [DocumentOrigin(parent, name) for parent, before in befores if before]
-        if after and info.parents and not origins and (old := self._find_renamed(info, after)):
-            origins = [DocumentOrigin(info.parents[0], old)]
-        before = self.find_header(*origins[0]) if origins else None
-        changed = bool(before or after)
-        return DocumentVisit(
-            info=info, name=name, changed=changed, before=before, after=after, origins=self._exclude_hidden(origins)
-        )
-
-    def _exclude_hidden(self, origins: Sequence[DocumentOrigin]) -> tuple[DocumentOrigin, ...]:
-        return tuple(origin for origin in origins if origin.revision not in self._without)
+        in_parents = {parent: self.find_header(parent, name) for parent in info.parents}
+        equal_parent = next((parent for parent, before in in_parents.items() if before == after), None)
+        if equal_parent is not None:
+            origins = [DocumentOrigin(equal_parent, name)]
+            before = after
+            changed = False
+        else:
+            origins = [DocumentOrigin(parent, name) for parent, header in in_parents.items() if header]
+            if after and info.parents and not origins:
+                old_name = self._find_renamed(info, after)
+                origins = [DocumentOrigin(info.parents[0], old_name)] if old_name else []
+            before = self.find_header(*origins[0]) if origins else None
+            changed = bool(before or after)
+        listed = tuple(origin for origin in origins if origin.revision not in self._without)
+        return DocumentVisit(info=info, name=name, changed=changed, before=before, after=after, origins=listed)
 
     def _find_renamed(self, info: RevisionInfo, after: DocumentHeader) -> DocumentName | None:
         """Return the document of the first parent that became this one, or None."""
@@ -120,19 +116,23 @@ class Trail:
         changes = self._engine.diff_headers(parent, info.revision).documents
         removed = [change.before for change in changes if change.before and not change.after]
         removed.sort(key=lambda header: (file_name(header) != file_name(after), header.collection != after.collection))
-        equal = next((header for header in removed if header.content_hash == after.content_hash), None)
-        match = equal or self._find_most_alike(parent, removed[:MOST_CANDIDATES], info.revision, after)
+        match = next((header for header in removed if header.content_hash == after.content_hash), None)
+        if match is None:
+            match = self._find_most_alike(parent, removed[:MAX_RENAME_CANDIDATES], info.revision, after)
         return DocumentName(*match.key) if match else None
 
     def _find_most_alike(
         self, parent: str, removed: Sequence[DocumentHeader], revision: str, after: DocumentHeader
     ) -> DocumentHeader | None:
+        """Return the removed document with most equal lines, or None if they are too few."""
         if not removed:
             return None
-        new = self._count_document_lines(revision, after)
-        shares = [(measure_likeness(self._count_document_lines(parent, header), new), header) for header in removed]
-        share, best = max(shares, key=lambda pair: pair[0])
-        return best if share >= ALIKE else None
+        new_lines = self._count_document_lines(revision, after)
+        shares = [
+            (measure_likeness(self._count_document_lines(parent, header), new_lines), header) for header in removed
+        ]
+        share, best = max(shares, key=itemgetter(0))
+        return best if share >= MIN_EQUAL_SHARE else None
 
     def _count_document_lines(self, revision: str, header: DocumentHeader) -> Counter[int]:
         document = self._engine.find_document(revision, *header.key)
@@ -140,33 +140,35 @@ class Trail:
 
 
 def with_moves(texts: DiffTexts, diff: Diff) -> Diff:
-    """Return the differences with one change for each moved document.
+    """Return the diff with one change for each renamed document, instead of a removed and an added
+    one.
 
-    The change is `modified`, from the header under the old name to the header under the new one.
+    The change is `modified`, from the header with the old name to the header with the new one.
     Raises `KnowledgeMoved`.
     """
-    pairs = {new: old for old, new in _DocumentPairs(texts, diff).match_pairs()}
-    moved = set(pairs.values())
+    old_by_new = {new: old for old, new in _DocumentPairs(texts, diff).match_pairs()}
+    renamed = set(old_by_new.values())
     documents = []
-    for document in diff.documents:
-        if document.before is None and document.after in pairs:
-            documents.append(HeaderChange("modified", pairs[document.after], document.after))
-        elif document.after or document.before not in moved:
-            documents.append(document)
+    for change in diff.documents:
+        if change.before is None and change.after in old_by_new:
+            documents.append(HeaderChange("modified", old_by_new[change.after], change.after))
+        elif change.after or change.before not in renamed:
+            documents.append(change)
     return msgspec.structs.replace(diff, documents=tuple(documents))
 
 
 def file_name(header: DocumentHeader) -> str:
+    """Return the last part of a document's id."""
     return header.doc_id.rpartition("/")[2]
 
 
 def count_lines(text: str) -> Counter[int]:
     """Count each line of a text. A line is its hash in this process."""
-    return Counter(map(hash, text.splitlines()[:_LINES]))
+    return Counter(map(hash, text.splitlines()[:_MAX_COMPARED_LINES]))
 
 
 def measure_likeness(old: Counter[int], new: Counter[int]) -> float:
-    """Return the share of lines that both texts have, of the longer one."""
+    """Return how many lines both texts have, as a share of the longer text."""
     return (old & new).total() / (max(old.total(), new.total()) or 1)
 
 
@@ -183,7 +185,7 @@ class _DocumentPairs:
         )
 
     def match_pairs(self) -> Iterator[tuple[DocumentHeader, DocumentHeader]]:
-        """Yield the removed document and the new one that it became."""
+        """Yield pairs of a removed document and the new one that it became, most certain first."""
         equal: tuple[_Trait, ...] = (
             lambda header: (header.content_hash, header.doc_id),
             lambda header: (header.content_hash, file_name(header)),
@@ -196,7 +198,7 @@ class _DocumentPairs:
                     yield from self._take_pairs(zip(removed, new, strict=False))
         for trait in (file_name, lambda _: ""):
             for removed, new in self._group_documents(trait):
-                if max(len(removed), len(new)) <= MOST_CANDIDATES:
+                if max(len(removed), len(new)) <= MAX_RENAME_CANDIDATES:
                     yield from self._take_pairs(self._pair_alike(removed, new))
 
     def _group_documents(self, trait: _Trait) -> list[tuple[list[DocumentHeader], list[DocumentHeader]]]:
@@ -212,6 +214,7 @@ class _DocumentPairs:
     def _take_pairs(
         self, pairs: Iterable[tuple[DocumentHeader, DocumentHeader]]
     ) -> Iterator[tuple[DocumentHeader, DocumentHeader]]:
+        """Yield the pairs whose documents are not paired yet, and remove these documents."""
         for removed, new in pairs:
             if removed in self._removed and new in self._new:
                 del self._removed[removed], self._new[new]
@@ -228,7 +231,7 @@ class _DocumentPairs:
             for old, old_lines in zip(removed, before, strict=True)
             for other, new_lines in zip(new, after, strict=True)
         )
-        alike = [share for share in shares if share[0] >= ALIKE]
+        alike = [share for share in shares if share[0] >= MIN_EQUAL_SHARE]
         alike.sort(key=lambda share: (-share[0], share[1].key, share[2].key))
         return ((old, other) for _, old, other in alike)
 

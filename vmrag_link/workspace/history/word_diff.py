@@ -1,9 +1,14 @@
-"""Describe a diff for readers, word by word."""
+"""Describe a diff for users: changed fields, numbers of changed words, and the changed text.
+
+`WordDiff` reads the documents of a `Diff` while it is printed, so a large diff needs little memory.
+`DiffReport` is the same diff as one record, for `--json` and the tools.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import compress
 from typing import Literal, Protocol
 
 import msgspec
@@ -12,6 +17,7 @@ from vmrag_link import terminal_text, worddiff
 from vmrag_link.documents import import_base
 from vmrag_link.errors import plural
 from vmrag_link.models import (
+    At,
     ChangeCounts,
     ChangeKind,
     Collection,
@@ -37,7 +43,7 @@ time, which is not a setting.
 
 
 class Words(Record, frozen=True):
-    """Numbers of words, which blanks separate."""
+    """Numbers of changed words. Blanks separate words."""
 
     inserted: int = 0
     deleted: int = 0
@@ -48,7 +54,7 @@ class Words(Record, frozen=True):
 
 
 class FieldDiff(Record, frozen=True):
-    """A changed field. A value that is not a text (a number, the chunking) is JSON."""
+    """A changed field. Values that are not texts, such as numbers, are JSON."""
 
     name: str
     before: str
@@ -73,22 +79,24 @@ class DocumentDiff(Record, frozen=True):
 
 
 class CollectionDiff(Record, frozen=True):
-    """Changed settings of a collection. `fields`: for modified ones."""
+    """Changed settings of a collection."""
 
     kind: ChangeKind
     name: str
     fields: tuple[FieldDiff, ...]
+    """Changed settings of a modified collection."""
 
 
 class DiffReport(Record, frozen=True, omit_defaults=True):
-    """The whole diff. `files` and `missing` are as in `Diff`."""
+    """The whole diff. `files` and `missing` have the meaning that they have in `Diff`."""
 
     old: str
-    """A revision or `WORKING`; empty for nothing. The same applies to `new`."""
+    """A revision or `WORKING`; empty if there are no documents yet. The same applies to `new`."""
     new: str
     changes: ChangeCounts
-    """Sum over the documents, as is `words`."""
+    """Numbers of changed documents."""
     words: Words | None
+    """Sum over the documents. None if words were not counted."""
     documents: list[DocumentDiff]
     collections: list[CollectionDiff]
     old_commit: str = ""
@@ -101,7 +109,7 @@ class DiffReport(Record, frozen=True, omit_defaults=True):
 class WordDiff:
     """A diff whose documents are read on demand, a few at a time.
 
-    `detail`: names only, or numbers of words, or changed texts.
+    `detail`: `names` only, numbers of words (`stat`), or changed `text`.
     """
 
     def __init__(self, texts: DiffTexts, diff: Diff, detail: Detail) -> None:
@@ -116,53 +124,65 @@ class WordDiff:
 
     @property
     def collections(self) -> list[CollectionDiff]:
-        changes = (
-            CollectionDiff(
-                collection.kind, collection.key, _list_fields(collection.before, collection.after, COLLECTION_FIELDS)
-            )
-            for collection in self.diff.collections
+        """Changed collections, except those that differ only in their creation time."""
+        diffs_by_collection = (
+            CollectionDiff(change.kind, change.key, _list_fields(change.before, change.after, COLLECTION_FIELDS))
+            for change in self.diff.collections
         )
-        return [change for change in changes if change.kind != "modified" or change.fields]
+        return [row for row in diffs_by_collection if row.kind != "modified" or row.fields]
 
     def read_documents(self) -> Iterator[DocumentDiff]:
         """Yield the documents, sorted by name. Raises `KnowledgeMoved`."""
         changes = self.diff.documents
-        shown = changes if self.detail == "text" else [change for change in changes if not _has_same_text(change)]
-        sides = diffs.read_sides(self.texts, () if self.detail == "names" else shown)
-        for change in changes:
-            if self.detail == "names":
-                yield _form_named(change)
-            elif self.detail == "stat" and _has_same_text(change):
-                yield msgspec.structs.replace(_form_named(change), words=Words())
-            else:
+        if self.detail == "names":
+            yield from map(_form_named, changes)
+            return
+        is_read = [self.detail == "text" or not _has_same_text(change) for change in changes]
+        sides = diffs.read_sides(self.texts, compress(changes, is_read))
+        for change, needs_text in zip(changes, is_read, strict=True):
+            if needs_text:
                 yield document_diff(*next(sides), with_text=self.detail == "text")
+            else:
+                yield msgspec.structs.replace(_form_named(change), words=Words())
 
     def form_report(self) -> DiffReport:
         """Return the whole diff as one report."""
         documents = list(self.read_documents())
-        words = None if self.detail == "names" else sum_words(documents)
-        old, new = (WORKING if isinstance(at, WorkingSet) else at or "" for at in (self.diff.old, self.diff.new))
         diff = self.diff
+        old_commit, new_commit = diff.commits
         return DiffReport(
-            old, new, diff.changes, words, documents, self.collections, *diff.commits, diff.files, diff.missing
+            old=_name_side(diff.old),
+            new=_name_side(diff.new),
+            changes=diff.changes,
+            words=None if self.detail == "names" else sum_words(documents),
+            documents=documents,
+            collections=self.collections,
+            old_commit=old_commit,
+            new_commit=new_commit,
+            files=diff.files,
+            missing=diff.missing,
         )
 
 
+def _name_side(at: At | None) -> str:
+    """Return the revision, or `WORKING` for uncommitted documents. Empty without documents."""
+    return WORKING if isinstance(at, WorkingSet) else at or ""
+
+
 def printed_names(diff: Diff) -> dict[str, str]:
-    """Return what to print for the full names of the documents in a diff."""
-    headers = (header for change in diff.documents for header in (change.before, change.after) if header)
-    names = name_among([header.key for header in headers], diff.sources)
+    """Return the printed names by the full names of the documents in a diff."""
+    keys = [header.key for change in diff.documents for header in (change.before, change.after) if header]
+    names = name_among(keys, diff.sources)
     return {"/".join(key): name for key, name in names.items()}
 
 
 def hidden_suffix(words: Words) -> str:
-    """Return the text to print after numbers of words; empty if there are no invisible
-    characters.
-    """
+    """Return the number of invisible characters, to print after numbers of words, or ""."""
     return f"; {plural(words.hidden, 'invisible character')}" if words.hidden else ""
 
 
 def words_of(pieces: Sequence[Piece]) -> Words:
+    """Return the numbers of words in a changed text."""
     hidden = sum(terminal_text.count_hidden(piece.text) for piece in pieces if piece.op == "insert")
     return Words(worddiff.count_words(pieces, "insert"), worddiff.count_words(pieces, "delete"), hidden)
 
@@ -171,31 +191,40 @@ def document_diff(
     change: HeaderChange, before: Document | None, after: Document | None, *, with_text: bool
 ) -> DocumentDiff:
     """Return one document with numbers of words. `with_text`: with the changed text."""
-    same = _has_same_text(change)
-    old, new = before.content if before else "", after.content if after else ""
-    pieces = () if same else worddiff.diff_words(old, new)
+    pieces: Sequence[Piece] = ()
+    if not _has_same_text(change):
+        pieces = worddiff.diff_words(before.content if before else "", after.content if after else "")
+    words = words_of(pieces)
     hidden_in_fields = sum(map(terminal_text.count_hidden, _list_new_values(before, after)))
-    words = msgspec.structs.replace(counts := words_of(pieces), hidden=counts.hidden + hidden_in_fields)
-    counted = msgspec.structs.replace(_form_named(change), words=words)
+    words = msgspec.structs.replace(words, hidden=words.hidden + hidden_in_fields)
+    diff = msgspec.structs.replace(_form_named(change), words=words)
     if not with_text or change.kind != "modified":
-        return counted
+        return diff
     fields = _list_fields(before, after, DOCUMENT_FIELDS)
-    return msgspec.structs.replace(counted, fields=fields, text=worddiff.cut_equal_text(pieces))
+    return msgspec.structs.replace(diff, fields=fields, text=worddiff.cut_equal_text(pieces))
 
 
 class HasWords(Protocol):
+    """A record with numbers of words."""
+
     @property
     def words(self) -> Words | None: ...
 
 
 def sum_words(documents: Iterable[HasWords]) -> Words:
-    counted = [document.words for document in documents if document.words]
-    return Words(*(sum(getattr(words, name) for words in counted) for name in Words.__struct_fields__))
+    """Return the sums of the numbers of words."""
+    words = [document.words for document in documents if document.words]
+    return Words(
+        inserted=sum(numbers.inserted for numbers in words),
+        deleted=sum(numbers.deleted for numbers in words),
+        hidden=sum(numbers.hidden for numbers in words),
+    )
 
 
 def _form_named(change: HeaderChange) -> DocumentDiff:
-    old = change.before.key if change.before and change.after else change.key
-    old_name = "" if old == change.key else "/".join(old)
+    """Return the name of a changed document, without words and text."""
+    is_renamed = change.before and change.after and change.before.key != change.key
+    old_name = "/".join(change.before.key) if change.before and is_renamed else ""
     return DocumentDiff(change.kind, *change.key, change.header.title, old_name=old_name)
 
 
@@ -212,6 +241,7 @@ def _list_new_values(before: Document | None, after: Document | None) -> Iterato
 
 
 def _list_fields(before: Record | None, after: Record | None, names: Sequence[str]) -> tuple[FieldDiff, ...]:
+    """Return the fields that differ. Empty for a new or removed row."""
     if before is None or after is None:
         return ()
     if all(isinstance(row, Document) and row.source == row.doc_id for row in (before, after)):
