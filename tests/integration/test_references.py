@@ -75,7 +75,7 @@ def test_abbreviated_git_hash_is_not_resolved(project: Project, ws: Workspace) -
 
 
 def test_ambiguous_prefix_error_lists_candidates(ws: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(revparse, "SHORTEST_HASH", 1)  # among more than sixteen, two begin alike
+    monkeypatch.setattr(revparse, "MIN_PREFIX_CHARACTERS", 1)  # among more than sixteen, two begin alike
     made = [store(ws.engine, "feature", document(f"d{number}")) for number in range(17)]
     digit = next(name for name, count in Counter(engine[0] for engine in made).items() if count > 1)
     with pytest.raises(RevisionMissing) as caught:

@@ -39,7 +39,6 @@ from vmrag_link.transport import address
 from vmrag_link.workspace import Workspace, reasons
 from vmrag_link.workspace.documents import writing
 from vmrag_link.workspace.follow.provenance import AnswerOrigin, KbBlock
-from vmrag_link.workspace.history.revparse import CANDIDATES, SHORTEST_HASH
 from vmrag_link.workspace.pins import history_pins
 from vmrag_link.workspace.pins.history_pins import Offer
 from vmrag_link.workspace.remotes import destinations

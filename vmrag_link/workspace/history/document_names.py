@@ -1,12 +1,15 @@
 """Find the documents that a name on the command line means. All commands use these rules.
 
-`COLLECTION/DOC` is a document's full name. Both parts may have slashes, so the existing collections
-decide where the first part ends. `COLLECTION//DOC` has only one reading. `DOC` alone is a
-document's id if a single collection has it. The path of a source's file has priority, then a full
-name, then an id. `shown_names` forms names from documents.
+A name is one of these, in the order of priority:
 
-`select_named` also takes folders, collections and patterns. In a pattern, `*` also matches slashes,
-as in git.
+1. the path of a file of a source
+2. `COLLECTION/DOC`, a full name. Both parts may have slashes, so the existing collections decide
+   where the first part ends. `COLLECTION//DOC` is unambiguous.
+3. `DOC`, an id, if only one collection has it
+
+`find_document` finds one document. `select_named` finds several, and also accepts folders,
+collections and patterns, in which `*` matches slashes, as in git. `shown_names` is the reverse: it
+forms names from documents.
 """
 
 from __future__ import annotations
@@ -44,8 +47,8 @@ _SEPARATORS = ("/", "//")
 
 _LINES_BEHIND = re.compile(r"(?<=.):\d{1,9}(?:-\d{1,9})?\Z", re.DOTALL)
 
-_LISTED = 10
-"""Number of candidates that an error names in its hint. The details have all."""
+_MAX_LISTED_CANDIDATES = 10
+"""Maximum number of candidates in the hint of an error. The details have all."""
 
 
 class NamedRows(Protocol):
@@ -75,11 +78,12 @@ class DocumentName(Record, frozen=True, order=True):
 
 
 class DocumentPlace(Record, frozen=True):
-    """A place in which a document is looked up."""
+    """From where a document is read."""
 
     at: At
+    """A revision, or a KB branch with uncommitted documents."""
     revision: str
-    """The revision of the place, or the one that a working set is based on."""
+    """The revision, or the head of the KB branch."""
 
 
 class NamedSelection(Record, frozen=True):
@@ -108,13 +112,15 @@ def find_document(rows: NamedRows, places: Sequence[At], name: str) -> DocumentN
 
 
 def find_candidates(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
-    """Return the documents that a name may mean at a place. This reads no list of documents."""
+    """Return the documents that a name may mean. This does not list all documents."""
     return _named_by_path(rows, at, name) or named_in_full(rows, at, name) or _named_by_id(rows, at, name)
 
 
 def _named_by_path(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
-    """Return the files of this path. The id of a note is not a path."""
-    sources = [row.name for row in rows.list_collections(at) if row.has_paths_as_ids] if name else []
+    """Return the files with this path, of sources whose ids are paths."""
+    if not name:
+        return []
+    sources = [row.name for row in rows.list_collections(at) if row.has_paths_as_ids]
     return [DocumentName(source, name) for source in sources if _has_document(rows, at, source, name)]
 
 
@@ -122,11 +128,11 @@ def named_in_full(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
     """Return the documents with this full name. There are two if it has two readings."""
     collections = [collection.name for collection in rows.list_collections(at)]
     for separator in _SEPARATORS:
-        parts = {
-            (owner, name.removeprefix(owner + separator)) for owner in collections if name.startswith(owner + separator)
-        }
-        parts.add((name.partition(separator)[0], name.partition(separator)[2]))  # its collection may have no row
-        if names := [DocumentName(*part) for part in sorted(parts) if part[1] and _has_document(rows, at, *part)]:
+        prefixes = [collection for collection in collections if name.startswith(collection + separator)]
+        prefixes.append(name.partition(separator)[0])  # a collection without a row
+        readings = sorted({(prefix, name[len(prefix + separator) :]) for prefix in prefixes})
+        names = [DocumentName(*key) for key in readings if key[1] and _has_document(rows, at, *key)]
+        if names:
             return names
     return []
 
@@ -136,19 +142,16 @@ def _named_by_id(rows: NamedRows, at: At, name: str) -> list[DocumentName]:
 
 
 def without_line(name: str) -> str:
-    """Return a name without the lines that an answer shows: `src/session.py` for
-    `src/session.py:10-42`.
-    """
-    return name[: match.start()] if (match := _LINES_BEHIND.search(name)) else name
+    """Return a name without lines: `src/session.py` for `src/session.py:10-42`."""
+    return _LINES_BEHIND.sub("", name)
 
 
 def find_at(ws: DocumentStore, name: str) -> tuple[DocumentPlace, DocumentName]:
-    """Return the document that `[REF:]NAME` means, and its place.
+    """Return the document that `[REF:]NAME` means, and from where it is read.
 
-    Without REF, or with `WORKING`, the place is the work tree. REF is any name for
-    `revparse.resolve_rev`, and ends as in `revparse.separate_ref`. The name of a document may also
-    contain colons: `WORKING:NAME` is for a name that looks like a REF. A document without versions
-    has no REF and no revision. Raises the errors of `find_document` and `revparse.resolve_rev`.
+    REF is any name for `revparse.resolve_rev`. Without REF, or with `WORKING`, the document is read
+    in the work tree. `WORKING:NAME` is needed for a NAME that looks like `REF:NAME`. In a
+    `LocalStore`, there is no REF. Raises the errors of `find_document` and `revparse.resolve_rev`.
     """
     if not isinstance(ws, Workspace):
         return DocumentPlace(local_store.AT, ""), find_document(ws.engine, [local_store.AT], name)
@@ -159,7 +162,7 @@ def find_at(ws: DocumentStore, name: str) -> tuple[DocumentPlace, DocumentName]:
 def find_in(rows: NamedRows, place: DocumentPlace, name: str) -> DocumentName:
     """Return the document that a name means at a place. Raises the errors of `find_document`.
 
-    The error also tells if the document was removed after the last commit.
+    If the document was removed after the last commit, the error has the command that restores it.
     """
     try:
         return find_document(rows, [place.at], name)
@@ -174,11 +177,11 @@ def find_in(rows: NamedRows, place: DocumentPlace, name: str) -> DocumentName:
 
 
 def split_ref(ws: Workspace, name: str) -> tuple[DocumentPlace, str]:
-    """Return the place and the NAME of `[REF:]NAME`. The name is not looked up.
+    """Return the place and the NAME of `[REF:]NAME`. The document need not exist.
 
     Raises the errors of `find_at`.
     """
-    unknown: GitReferenceMissing | None = None
+    unknown_ref: GitReferenceMissing | None = None
     if parts := revparse.separate_ref(name):
         ref, rest = parts
         if ref == revparse.WORKING:
@@ -186,15 +189,15 @@ def split_ref(ws: Workspace, name: str) -> tuple[DocumentPlace, str]:
         try:
             revision = revparse.resolve_rev(ws, ref)
         except GitReferenceMissing as error:
-            unknown = error
+            unknown_ref = error
         else:
             return DocumentPlace(revision, revision), rest
     place = _open_work_tree(ws)
-    if unknown is None or find_candidates(ws.engine, place.at, name):
+    if unknown_ref is None or find_candidates(ws.engine, place.at, name):
         return place, name
     if any(name.startswith(f"{collection.name}/") for collection in ws.engine.list_collections(place.at)):
         return place, name
-    raise unknown
+    raise unknown_ref
 
 
 def _open_work_tree(ws: Workspace) -> DocumentPlace:
@@ -212,6 +215,7 @@ def find_among(names: Several[DocumentName], name: str) -> DocumentName | None:
 
 
 def _has_document(rows: NamedRows, at: At, collection: str, doc_id: str) -> bool:
+    """Return whether a document exists."""
     return any(True for _ in rows.read_headers(at, collection=collection, ids=[doc_id]))
 
 
@@ -223,33 +227,37 @@ def select_named(
 ) -> NamedSelection:
     """Return the documents at any of these places that the names mean.
 
-    A name is, in this order, that of a document, a folder, a collection or a pattern. Full names
-    have priority over ids in a single collection. `within`: the names are those of this collection,
-    without its name. Raises the errors of `find_document` for a name that means nothing.
+    A name is `EVERYTHING`, a collection, a document, a folder or a pattern, the first that exists.
+    Full names have priority over ids. `within`: the names are ids, folders and patterns in this
+    collection. Raises the errors of `find_document` for a name that means nothing.
     """
-    reading = _NameReader(rows, places, within)
-    selections = [reading.select_name(name) for name in names]
+    selector = _NameSelector(rows, places, within)
+    selections = [selector.select_name(name) for name in names]
     documents = {document for selection in selections for document in selection.documents}
-    whole = {collection for selection in selections for collection in selection.collections}
+    collections = {collection for selection in selections for collection in selection.collections}
     return NamedSelection(
-        tuple(sorted(documents)), tuple(sorted(whole)), all(selection.exact for selection in selections)
+        tuple(sorted(documents)), tuple(sorted(collections)), exact=all(selection.exact for selection in selections)
     )
 
 
-class _NameReader:
-    """The documents at some places. They are listed only for a name that is not a document."""
+class _NameSelector:
+    """Select documents at some places. They are listed only for a name that is not a document."""
 
     def __init__(self, rows: NamedRows, places: Sequence[At], within: str | None) -> None:
-        self._rows, self._places, self._within = rows, places, within
+        self._rows = rows
+        self._places = places
+        self._within = within
         self._listed: list[DocumentName] | None = None
+        """All documents, after the first call of `_list_all`."""
         self._collections = sorted({collection.name for at in places for collection in rows.list_collections(at)})
         if within is not None and within not in self._collections and not self._list_all():
             raise no_collection(within, self._collections)
 
     def select_name(self, name: str) -> NamedSelection:
+        """Return the documents that one name means."""
         if name == EVERYTHING:
-            whole = self._collections if self._within is None else [self._within]
-            return NamedSelection(tuple(self._list_all()), tuple(whole))
+            collections = self._collections if self._within is None else [self._within]
+            return NamedSelection(tuple(self._list_all()), tuple(collections))
         collection = name.rstrip("/")
         if self._within is None and collection in self._collections:
             return self._select_collection(name, collection)
@@ -260,30 +268,30 @@ class _NameReader:
         raise missing_document(self._rows, self._places[0], name, within=self._within)
 
     def _select_collection(self, name: str, collection: str) -> NamedSelection:
-        """Select a whole collection.
+        """Return the documents of a whole collection.
 
         Raises `DocumentAmbiguous` if a document has the same id, unless a slash follows the name.
         """
         if name == collection and (matches := self._find_exact(name)):
             raise _ambiguous_name(name, [f"{collection}/", *map(str, matches)])
-        return NamedSelection(
-            tuple(document for document in self._list_all() if document.collection == collection), (collection,)
-        )
+        documents = (document for document in self._list_all() if document.collection == collection)
+        return NamedSelection(tuple(documents), (collection,))
 
     def _find_exact(self, name: str) -> list[DocumentName]:
+        """Return the document with this name, or an empty list. Raises `DocumentAmbiguous`."""
         for at in self._places:
+            matches: list[DocumentName] = []
             if self._within is None:
                 matches = find_candidates(self._rows, at, name)
-            else:
-                matches = (
-                    [DocumentName(self._within, name)] if _has_document(self._rows, at, self._within, name) else []
-                )
+            elif _has_document(self._rows, at, self._within, name):
+                matches = [DocumentName(self._within, name)]
             if matches:
                 _require_one(name, matches)
                 return matches
         return []
 
     def _find_in_folder(self, folder: str) -> list[DocumentName]:
+        """Return the documents whose names begin with this folder."""
         for form in self._name_forms():
             if matches := [document for document in self._list_all() if form(document).startswith(f"{folder}/")]:
                 _require_one_collection(folder, matches)
@@ -291,6 +299,7 @@ class _NameReader:
         return []
 
     def _match_pattern(self, name: str) -> list[DocumentName]:
+        """Return the documents whose names match a pattern."""
         if not re.search(r"[*?\[]", name):
             return []
         matches = re.compile(fnmatch.translate(name)).match
@@ -302,7 +311,7 @@ class _NameReader:
         return []
 
     def _name_forms(self) -> tuple[Callable[[DocumentName], str], ...]:
-        """Return the forms of names, in the order of their priority."""
+        """Return functions that form a name, in the order of priority."""
         return (str, _double_slash_form, _id_form) if self._within is None else (_id_form,)
 
     def _list_all(self) -> list[DocumentName]:
@@ -325,19 +334,20 @@ def _double_slash_form(name: DocumentName) -> str:
 def _require_one(name: str, names: Sequence[DocumentName]) -> None:
     """Raise `DocumentAmbiguous` for several documents.
 
-    Two readings of a full name are written with the slashes that distinguish them.
+    If two have the same full name, the error lists them with two slashes.
     """
     if len(names) > 1:
-        alike = len({str(document) for document in names}) < len(names)
-        raise _ambiguous_name(name, [_double_slash_form(document) if alike else str(document) for document in names])
+        has_equal_names = len({str(document) for document in names}) < len(names)
+        form = _double_slash_form if has_equal_names else str
+        raise _ambiguous_name(name, list(map(form, names)))
 
 
 def _require_one_collection(name: str, names: Sequence[DocumentName]) -> None:
-    homes = dict.fromkeys(document.collection for document in names)
-    if len(homes) > 1:
-        raise _ambiguous_name(
-            name, [_double_slash_form(DocumentName(home, name)) if "/" in home else f"{home}/{name}" for home in homes]
-        )
+    """Raise `DocumentAmbiguous` for documents of several collections."""
+    collections = dict.fromkeys(document.collection for document in names)
+    if len(collections) > 1:
+        separated = (f"{collection}{'//' if '/' in collection else '/'}{name}" for collection in collections)
+        raise _ambiguous_name(name, list(separated))
 
 
 def command_of(command: str, names: Sequence[str], within: str | None = None, *, source: str | None = None) -> str:
@@ -351,16 +361,13 @@ def command_of(command: str, names: Sequence[str], within: str | None = None, *,
 
 
 def missing_document(rows: NamedRows, at: At, name: str, *, within: str | None = None) -> VmragError:
-    """Return the error for a name that means no document at a place."""
+    """Return the error for a name that does not mean a document. It has the closest names."""
     if within is not None:
         return no_document(rows, at, within, name)
     collections = [row.name for row in rows.list_collections(at)]
-    collection = max(
-        (candidate for candidate in collections if name.startswith(f"{candidate}/") and name != f"{candidate}/"),
-        key=len,
-        default="",
-    )
-    if collection:
+    prefixes = [row for row in collections if name.startswith(f"{row}/") and name != f"{row}/"]
+    if prefixes:
+        collection = max(prefixes, key=len)
         return no_document(rows, at, collection, name.removeprefix(f"{collection}/"))
     if name.rstrip("/") in collections:
         return UsageInvalid(
@@ -383,14 +390,13 @@ def missing_document(rows: NamedRows, at: At, name: str, *, within: str | None =
 
 
 def _add_closest(command: str, names: Sequence[str]) -> str:
+    """Return the hint to use one of several similar names, or to list the names by a command."""
     names_in_hint = f"use one of the closest names: {', '.join(map(quoted, names))}" if names[1:] else ""
     return hints.join_alternatives(names_in_hint, hints.suggest_command(command, "list the names"))
 
 
 def no_document(rows: NamedRows, at: At, collection: str, doc_id: str) -> DocumentMissing | CollectionMissing:
-    """Return the error for a document that its collection does not have, or for a missing
-    collection.
-    """
+    """Return the error for a missing document, or for its missing collection."""
     collections = [row.name for row in rows.list_collections(at)]
     if collection not in collections:
         return no_collection(collection, collections)
@@ -414,10 +420,10 @@ def _find_closest(rows: NamedRows, at: At, name: str) -> list[str]:
 
 
 def _ambiguous_name(name: str, names: Sequence[str]) -> DocumentAmbiguous:
-    more = f" … ({len(names)} in all)" if len(names) > _LISTED else ""
+    more = f" … ({len(names)} in all)" if len(names) > _MAX_LISTED_CANDIDATES else ""
     return DocumentAmbiguous(
         f"{name!r} is ambiguous: {len(names)} documents match.",
-        hint=f"use one of these names: {', '.join(map(quoted, names[:_LISTED]))}{more}",
+        hint=f"use one of these names: {', '.join(map(quoted, names[:_MAX_LISTED_CANDIDATES]))}{more}",
         name=name,
         candidates=list(names),
     )

@@ -1,4 +1,8 @@
-"""Find the git commits of a source's file: `vmrag log` and `vmrag blame` of such a document."""
+"""Find the git commits of a file of a source: `vmrag log` and `vmrag blame` of such a document.
+
+Stored documents have a history in the knowledge base (`document_history`). A file has only the
+history of git, which also follows renames.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
     from vmrag_link.workspace.history.named_places import FoundFile
     from vmrag_link.workspace.source_tree import SourceTree
 
-_RANGE_AND_NAME = 2
+_MAX_NAMES = 2
 
 
 class FileCommit(Record, frozen=True):
@@ -55,6 +59,8 @@ class FileCommitReport(FileCommit, frozen=True):
 
 
 class FileStep(Record, frozen=True):
+    """A commit with the change of the file in git."""
+
     info: FileCommit
     change: LoggedChange
 
@@ -86,20 +92,26 @@ class FileHistory:
 
         change = step.change
         commits = (step.info.parents[0] if step.info.parents else "", step.info.commit)
-        sides = ((change.old_path, change.old_mode, change.old_blob), (change.path, change.mode, change.blob))
-        blobs = [blob for _, mode, blob in sides if mode in REGULAR]
+        blobs = []
+        if change.old_mode in REGULAR:
+            blobs.append(change.old_blob)
+        if change.mode in REGULAR:
+            blobs.append(change.blob)
         sizes = readonly.read_blob_sizes(self._ws.places, blobs)
         if any(blob not in sizes for blob in blobs):
             nothing = Diff(None, "", (), (), commits, missing=(change.path,))
             return WordDiff(DiffTexts(lambda _: {}, lambda _: {}), nothing, detail)
-        before, after = (self._read_document(path, blob, sizes.get(blob, 0)) for path, _, blob in sides)
-        was, now = (compare.header_of(document) if document else None for document in (before, after))
-        changes = () if was == now else (compare.change_of(was, now),)
+        before = self._read_document(change.old_path, change.old_blob, sizes.get(change.old_blob, 0))
+        after = self._read_document(change.path, change.blob, sizes.get(change.blob, 0))
+        header_change = compare.change_of(
+            compare.header_of(before) if before else None, compare.header_of(after) if after else None
+        )
+        changes = () if header_change.before == header_change.after else (header_change,)
         texts = DiffTexts(
             lambda _: {before.key: before} if before else {}, lambda _: {after.key: after} if after else {}
         )
-        of_files = frozenset({self.name.collection})
-        return WordDiff(texts, Diff(None, "", changes, (), commits, sources=of_files), detail)
+        sources = frozenset({self.name.collection})
+        return WordDiff(texts, Diff(None, "", changes, (), commits, sources=sources), detail)
 
     def list_reports(self, detail: Detail | None) -> Iterator[FileCommitReport]:
         for step in self.steps:
@@ -107,7 +119,7 @@ class FileHistory:
             yield FileCommitReport(**msgspec.structs.asdict(step.info), diff=diff)
 
     def _read_document(self, path: str, blob: str, size: int) -> Document | None:
-        """Return the document of a blob; None if there is no file, or if it is not a text."""
+        """Return the document in a blob. None if the blob is empty, too large or not a text."""
         from vmrag_link.sources import documents
 
         if not 0 < size <= self._ws.config.sources_max_bytes:
@@ -120,12 +132,12 @@ class FileHistory:
 
 
 def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHistory | None:
-    """Return up to `limit` commits of the file that `[RANGE] DOCUMENT` means, newest first.
+    """Return up to `limit` commits of a file, newest first. `names`: `[RANGE] DOCUMENT`.
 
-    Return None if no document of a source is meant. Raises `GitReferenceMissing` for a range that
-    git does not know, `DocumentAmbiguous`, and the errors of `file_log.read_file_log`.
+    Return None if the name does not mean a file of a source. Raises `GitReferenceMissing` for a
+    range that git does not know, `DocumentAmbiguous`, and the errors of `file_log.read_file_log`.
     """
-    if not names or len(names) > _RANGE_AND_NAME:
+    if not names or len(names) > _MAX_NAMES:
         return None
     reach = names[0] if len(names) > 1 else None
     if reach and ws.is_initialized and ws.engine.has_revision(reach):
@@ -139,11 +151,11 @@ def file_history(ws: Workspace, names: Sequence[str], *, limit: int) -> FileHist
 
 
 def _find_documents(ws: Workspace, document: str, reach: str | None) -> Iterator[LoggedFile]:
-    """Yield the files that a name may mean. A removed file also has a history."""
+    """Yield the files that a name may mean: an existing one, otherwise removed ones."""
     from vmrag_link.workspace.history import named_places
 
-    end = ranges.parse_range(reach) if reach else None
-    ref = end.new if end else reach
+    named_range = ranges.parse_range(reach) if reach else None
+    ref = named_range.new if named_range else reach
     for name in dict.fromkeys((f"{ref}:{document}" if ref else document, document)):
         file = named_places.find_file(ws, name)
         if file and (source := file.tree.find_source(file.name.collection)):
@@ -165,39 +177,37 @@ def require_own_file(tree: SourceTree, path: str, command: str) -> None:
 
 
 def removed_documents(ws: Workspace, document: str) -> Iterator[LoggedFile]:
-    """Yield the files that a name of a removed document may have meant."""
+    """Yield the files that the name of a removed document may mean: paths, then full names."""
     from vmrag_link.sources import notes, rules
 
-    path_name = document_names.without_line(document)
+    path = document_names.without_line(document)
     for source in ws.sources.configured:
-        if rules.is_named(source, path_name):
-            doc_id = notes.path_id(source.folder, path_name) if source.write else path_name
-            yield LoggedFile(DocumentName(source.collection, doc_id), source, path_name, exists=False)
+        if rules.is_named(source, path):
+            doc_id = notes.path_id(source.folder, path) if source.write else path
+            yield LoggedFile(DocumentName(source.collection, doc_id), source, path, exists=False)
     for source in ws.sources.configured:
         doc_id = document.removeprefix(f"{source.collection}/")
         if doc_id and doc_id != document:
             doc_id = doc_id.removeprefix("/")
-            path = notes.note_path(source, doc_id) if source.write else doc_id
-            yield LoggedFile(DocumentName(source.collection, doc_id), source, path, exists=False)
+            file_path = notes.note_path(source, doc_id) if source.write else doc_id
+            yield LoggedFile(DocumentName(source.collection, doc_id), source, file_path, exists=False)
 
 
 def reached_commits(ws: Workspace, reach: str | None) -> list[str]:
-    """Return arguments for `git log`; none before the first commit."""
+    """Return the arguments for `git log` that mean a range. Empty before the first commit."""
     if reach is None or reach == WORKING:
         head = plumbing.read_head(ws.places).commit
         return [head] if head else []
     named_range = ranges.parse_range(reach)
     if named_range is None:
         return [plumbing.resolve_commit(ws.places, reach)]
-    old, new = (
-        plumbing.resolve_commit(ws.places, HEAD if name == WORKING else name)
-        for name in (named_range.old, named_range.new)
-    )
+    old = plumbing.resolve_commit(ws.places, HEAD if named_range.old == WORKING else named_range.old)
+    new = plumbing.resolve_commit(ws.places, HEAD if named_range.new == WORKING else named_range.new)
     return [f"{old}{named_range.dots}{new}"]
 
 
 def document_id(document: DocumentName, path: str, earlier: str) -> str:
-    """Return the id that a document had at an earlier path. `path`: where it is now."""
+    """Return the id that a document had at the path `earlier`. `path`: where its file is now."""
     if path == document.doc_id:
         return earlier
     from vmrag_link.sources import notes  # imported here, because few documents are notes
@@ -209,12 +219,9 @@ def document_id(document: DocumentName, path: str, earlier: str) -> str:
 def file_commit(document: DocumentName, path: str, change: LoggedChange) -> FileCommit:
     """Return what a commit did to a document. `path`: where its file is now."""
     kinds: dict[str, ChangeKind] = {"A": "added", "D": "removed"}
-    name, old = (
-        str(DocumentName(document.collection, document_id(document, path, changed_path)))
-        for changed_path in (change.path, change.old_path)
-    )
-    kind = kinds.get(change.status, "modified")
-    moved = old != name
+    name = str(DocumentName(document.collection, document_id(document, path, change.path)))
+    old_name = str(DocumentName(document.collection, document_id(document, path, change.old_path)))
+    is_renamed = old_name != name
     return FileCommit(
         commit=change.info.commit,
         parents=change.info.parents,
@@ -222,11 +229,11 @@ def file_commit(document: DocumentName, path: str, change: LoggedChange) -> File
         author=change.info.author,
         date=change.info.date,
         refs=change.info.refs,
-        kind=kind,
+        kind=kinds.get(change.status, "modified"),
         name=name,
-        old_name=old if moved else "",
+        old_name=old_name if is_renamed else "",
         path=change.path,
-        old_path=change.old_path if moved else "",
+        old_path=change.old_path if is_renamed else "",
     )
 
 
@@ -280,24 +287,22 @@ def blame_file(ws: Workspace, found_file: FoundFile) -> FileBlame:
         if file.uncommitted != "added":
             raise
         blamed = _blame_uncommitted(ws, file)  # git does not track it, or has no commit yet
+    lines = []
+    for line in blamed.lines:
+        line_name = DocumentName(name.collection, document_id(name, file.path, line.path))
+        lines.append(BlamedFileLine(line.text, line.commit or WORKING, str(line_name), line.number))
     infos = sorted(blamed.commits.values(), key=lambda info: info.date, reverse=True)
     return FileBlame(
-        *name.key,
-        tree.commit or WORKING,
-        [
-            BlamedFileLine(
-                line.text,
-                line.commit or WORKING,
-                str(DocumentName(name.collection, document_id(name, file.path, line.path))),
-                line.number,
-            )
-            for line in blamed.lines
-        ],
-        [BlamedCommit(info.commit, info.message, info.author, info.date) for info in infos],
+        collection=name.collection,
+        doc_id=name.doc_id,
+        commit=tree.commit or WORKING,
+        lines=lines,
+        commits=[BlamedCommit(info.commit, info.message, info.author, info.date) for info in infos],
     )
 
 
 def _blame_uncommitted(ws: Workspace, file: TreeFile) -> file_log.BlamedFile:
+    """Return the lines of a file that no commit has."""
     from vmrag_link.sources import documents
 
     (_, text), *_ = documents.read_texts_in_work_tree(ws.places, [file])

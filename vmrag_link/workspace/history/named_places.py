@@ -96,7 +96,7 @@ class PlaceNames:
         files = FileNames(*(place.tree for place in places))
         stored = [place.at for place in places if place.at is not None]
         self.places: list[At] = stored or [""]
-        """Where to read `rows`. Files are the same everywhere."""
+        """The arguments `at` for reading `rows`, which files ignore."""
         self.rows: NamedRows = JoinedRows(ws.engine, files) if stored else files
 
     def shown_names(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:

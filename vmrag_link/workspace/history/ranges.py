@@ -4,8 +4,9 @@ Each side of a range is a name for `revparse`. A missing side is `HEAD`. For a d
 A to B, and `A...B` is from their merge base to B. For a log, `A..B` is what B contains and A does
 not, and `A...B` is what only one of them contains.
 
-Two histories decide where a merge starts, and each has facts that the other lacks. git knows that a
-revert or an older pin undid a change. The knowledge base knows that `vmrag merge` joined revisions.
+Two histories decide where a merge starts, and each has facts that the other lacks. In git, a revert
+or an older pin may have undone a change. In the knowledge base, `vmrag merge` may have joined
+revisions. `find_base` considers both.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
 from vmrag_link.engines.base import read_root
@@ -29,19 +31,23 @@ _RANGE = re.compile(r"(?P<old>(?:[^{}]|\{[^{}]*\})*?)(?P<dots>\.{2,3})(?P<new>.*
 """Braces contain a git expression, such as `HEAD^{/a..b}`."""
 
 _EXAMPLES = "write 'vmrag diff OLD NEW', 'vmrag diff OLD..NEW' or 'vmrag diff OLD...NEW'"
-_MOST = 2
+_MAX_REVISIONS = 2
 
 _BasesByCommits = dict[tuple[str, ...], str]
 """Virtual bases that were created, by the commits that pin their parts."""
 
 
 class NamedRange(Record, frozen=True):
+    """A range as the user wrote it, with `HEAD` for a missing side."""
+
     old: str
     dots: str
+    """`..` or `...`."""
     new: str
 
 
 def is_range(name: str) -> bool:
+    """Return whether a name is a range."""
     return parse_range(name) is not None
 
 
@@ -51,12 +57,15 @@ def split_range(ws: Workspace, names: Sequence[str]) -> tuple[str | None, str | 
     For `OLD...NEW` the first one is the revision of the merge base. Raises `UsageInvalid` for more
     names, and the errors of `revparse.resolve_rev` for `...`.
     """
-    if len(names) > _MOST or (len(names) == _MOST and any(map(is_range, names))):
+    if len(names) > _MAX_REVISIONS or (len(names) == _MAX_REVISIONS and any(map(is_range, names))):
         raise UsageInvalid(f"cannot compare more than two revisions: {' '.join(names)}", hint=_EXAMPLES)
-    if names and (named_range := parse_range(names[0])):
-        return _find_range_base(ws, named_range) if named_range.dots == "..." else named_range.old, named_range.new
-    old, new, *_ = (*names, None, None)
-    return old, new
+    named_range = parse_range(names[0]) if names else None
+    if named_range is None:
+        old, new, *_ = (*names, None, None)
+        return old, new
+    if named_range.dots == "...":
+        return _find_range_base(ws, named_range), named_range.new
+    return named_range.old, named_range.new
 
 
 def find_log_range(ws: Workspace, name: str | None) -> LogRange:
@@ -70,13 +79,21 @@ def find_log_range(ws: Workspace, name: str | None) -> LogRange:
     named_range = parse_range(name)
     if named_range is None:
         return LogRange((resolve_rev(ws, name),))
+    old = _resolve_or_none(ws, named_range.old)
     if named_range.dots == "..":
-        old, new = _resolve_or_none(ws, named_range.old), resolve_rev(ws, named_range.new)
-        return LogRange((new,), ws.engine.map_parents([old] if old else []).keys())
-    sides = [_resolve_or_none(ws, side) for side in (named_range.old, named_range.new)]
-    heads = [revision for revision in sides if revision] or [resolve_rev(ws, named_range.new)]
-    shared = [ws.engine.map_parents([head]).keys() for head in heads]
-    return LogRange(tuple(heads), shared[0] & shared[1] if len(heads) > 1 else frozenset())
+        new = resolve_rev(ws, named_range.new)
+        return LogRange((new,), without=_list_ancestors(ws, old) if old else frozenset())
+    if old is None:
+        return LogRange((resolve_rev(ws, named_range.new),))
+    other = _resolve_or_none(ws, named_range.new)
+    if other is None:
+        return LogRange((old,))
+    return LogRange((old, other), without=_list_ancestors(ws, old) & _list_ancestors(ws, other))
+
+
+def _list_ancestors(ws: Workspace, revision: str) -> AbstractSet[str]:
+    """Return a revision and its ancestors."""
+    return ws.engine.map_parents([revision]).keys()
 
 
 def _resolve_or_none(ws: Workspace, name: str) -> str | None:
@@ -88,6 +105,7 @@ def _resolve_or_none(ws: Workspace, name: str) -> str | None:
 
 
 def parse_range(name: str) -> NamedRange | None:
+    """Return the parts of a range; None for another name."""
     match = _RANGE.fullmatch(name)
     if match is None or not (match["old"] or match["new"]):
         return None
@@ -99,10 +117,12 @@ def _find_range_base(ws: Workspace, named_range: NamedRange) -> str:
 
     If both names are git refs, git's merge base is also considered.
     """
-    names = named_range.old, HEAD if named_range.new == WORKING else named_range.new
-    old, new = (resolve_rev(ws, name) for name in names)
-    commits = _find_pinning_commit(ws, names[0], old), _find_pinning_commit(ws, names[1], new)
-    return find_shown_base(ws, old, new, (commits[0], commits[1]) if commits[0] and commits[1] else None)
+    new_name = HEAD if named_range.new == WORKING else named_range.new
+    old = resolve_rev(ws, named_range.old)
+    new = resolve_rev(ws, new_name)
+    old_commit = _find_pinning_commit(ws, named_range.old, old)
+    new_commit = _find_pinning_commit(ws, new_name, new)
+    return find_shown_base(ws, old, new, (old_commit, new_commit) if old_commit and new_commit else None)
 
 
 def _find_pinning_commit(ws: Workspace, name: str, revision: str) -> str | None:
@@ -116,11 +136,12 @@ def _find_pinning_commit(ws: Workspace, name: str, revision: str) -> str | None:
 
 
 def find_base(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None = None) -> str:
-    """Return the revision from which a merge of two others starts.
+    """Return the merge base of two revisions.
 
-    It is the pin of the git merge base of two `commits`, or a newer base of the engine. Raises
-    `EngineFailed` for unrelated histories, and `PinRevisionMissing` or `PinMalformed` for the pin
-    of the git base.
+    `commits`: git commits that pin them. If given, the result is the pin of the commits' merge base
+    in git, unless the engine's merge base is newer. Several bases are merged into a virtual one.
+    Raises `EngineFailed` for unrelated histories, and `PinRevisionMissing` or `PinMalformed` for
+    the pin of the git base.
     """
     return _find_joined_base(ws, ours, theirs, commits, {})
 
@@ -147,24 +168,28 @@ def find_pinned_unless_lost(ws: Workspace, commit: str, *sides: str) -> str | No
 
 
 def find_shown_base(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None = None) -> str:
-    """Return the base for a diff, as `find_base` does.
-
-    If git has several bases, it is one of them.
-    """
+    """Return the merge base like `find_base`, but one of several bases instead of a virtual one."""
     base, pinning = _find_bases(ws, ours, theirs, commits)
     return next(iter(pinning.values())) if pinning else base
 
 
 def _find_bases(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] | None) -> tuple[str, dict[str, str]]:
-    """Return the engine's base, or the pins of the git merge bases by commit if those apply."""
+    """Return the engine's merge base, or "" and the pins of the git merge bases, by commit.
+
+    The engine's base applies if it contains all these pins.
+    """
     from vmrag_link.git import pin_merge
 
     engine_base = ws.engine.merge_base(ours, theirs)
     bases = pin_merge.list_merge_bases(ws.places, [*commits]) if commits else []
-    pinning = {base: revision for base in bases if (revision := find_pinned_unless_lost(ws, base, ours, theirs))}
-    if pinning and not (
-        engine_base and all(ws.engine.is_ancestor(revision, engine_base) for revision in pinning.values())
-    ):
+    pinning: dict[str, str] = {}
+    for base in bases:
+        if revision := find_pinned_unless_lost(ws, base, ours, theirs):
+            pinning[base] = revision
+    is_engine_base_newer = engine_base is not None and all(
+        ws.engine.is_ancestor(revision, engine_base) for revision in pinning.values()
+    )
+    if pinning and not is_engine_base_newer:
         return "", pinning
     if engine_base is None:
         raise EngineFailed(
@@ -176,10 +201,10 @@ def _find_bases(ws: Workspace, ours: str, theirs: str, commits: tuple[str, str] 
 
 
 def _join_bases(ws: Workspace, pinning: dict[str, str], joined_bases: _BasesByCommits) -> str:
-    """Join several bases into one, as git does. `pinning` has the revisions of commits.
+    """Merge several bases into a virtual one, as git does. `pinning`: revisions by commit.
 
-    Each join is made once, because histories that cross repeatedly reach the same commits on 2^n
-    paths.
+    `joined_bases` has the bases that were merged before, because histories that cross repeatedly
+    reach the same commits on 2^n paths.
     """
     from vmrag_link.merging import revisions
 
@@ -194,9 +219,9 @@ def _join_bases(ws: Workspace, pinning: dict[str, str], joined_bases: _BasesByCo
 
 
 def find_pinned(ws: Workspace, commit: str) -> str | None:
-    """Return the revision that a commit pins, or None.
+    """Return the revision that a commit pins, or None. It is fetched if it is missing.
 
-    Raises an error if the revision is missing.
+    Raises `PinRevisionMissing` and `PinMalformed`.
     """
     try:
         return lazy_fetch.pinned_at(ws, commit)
@@ -205,10 +230,10 @@ def find_pinned(ws: Workspace, commit: str) -> str | None:
 
 
 def pair_with_head(ws: Workspace, ours: str, commit: str) -> tuple[str, str] | None:
-    """Return HEAD and a commit to merge into it, for `find_base`.
+    """Return HEAD and a commit to merge into it, as `commits` for `find_base`.
 
-    Return None if git's history does not apply to `ours`, because `ours` does not contain the pin
-    of HEAD. An example is a switch to another KB branch.
+    Return None if `ours` does not contain the pin of HEAD, for example after a switch to another KB
+    branch. Then git's history does not apply.
     """
     head = plumbing.read_head(ws.places).commit
     pinned = find_pinned(ws, head) if head else None
@@ -216,12 +241,11 @@ def pair_with_head(ws: Workspace, ours: str, commit: str) -> tuple[str, str] | N
 
 
 def find_branch_base(ws: Workspace) -> tuple[str, str]:
-    """Return the revision from which the checked-out branch started, and the name of its commit or
-    branch.
+    """Return the revision from which the checked-out branch started, and a name for it.
 
-    It is the pin of the merge base with the main branch: the remote's, otherwise `main` or
-    `master`. On the main branch, or if the main branch is unknown, it is the pin of the previous
-    commit. Without a pin it is the beginning of the knowledge base.
+    This is the pin of the merge base with the main branch: the default branch of a remote, `main`
+    or `master`. On the main branch, or without one, it is the pin of the previous commit. Without a
+    pin it is the first revision of the knowledge base.
     """
     from vmrag_link.git import pin_merge
 
@@ -229,7 +253,8 @@ def find_branch_base(ws: Workspace) -> tuple[str, str]:
     for ref in _list_main_branches(ws, head.branch) if head.commit else ():
         # A branch that does not exist has no merge bases.
         commits = pin_merge.list_merge_bases(ws.places, [head.commit or "", ref])
-        if commits and commits[0] != head.commit and (revision := find_pinned(ws, commits[0])):
+        revision = find_pinned(ws, commits[0]) if commits and commits[0] != head.commit else None
+        if revision:
             return revision, ref.removeprefix("refs/remotes/").removeprefix(BRANCHES)
     try:
         before = plumbing.resolve_commit(ws.places, "HEAD~1")
@@ -239,7 +264,7 @@ def find_branch_base(ws: Workspace) -> tuple[str, str]:
 
 
 def _list_main_branches(ws: Workspace, current: str | None) -> Iterator[str]:
-    """Yield full names of refs."""
+    """Yield the full names of refs that may be the main branch, except the current branch."""
     for remote in remotes.list_for_reading(ws.places, current):
         if ref := remotes.read_default_branch(ws.places, remote):
             yield ref

@@ -6,9 +6,9 @@
 4. a KB branch of a remote as last fetched, `origin/x`
 5. the first characters of a revision's hash
 
-If a KB branch has the name of a git ref and is at another revision, a note tells. If a remote's
-branch contains the pin of the git ref, it was fetched later and is used, because its revision has
-no other name.
+If a KB branch has the name of a git ref and is at another revision, a warning is printed. If a
+remote's branch contains the pin of the git ref, it was fetched later and is used, because its
+revision has no other name.
 
 On the command line `HEAD` and `~n` refer to git. In the tools they refer to the knowledge base, as
 the specification of the tools demands. In a tool a KB branch also has priority over a git ref,
@@ -44,16 +44,19 @@ from vmrag_link.workspace.commits import revisions
 from vmrag_link.workspace.follow import lazy_fetch
 from vmrag_link.workspace.follow.provenance import AnswerOrigin
 
-HEAD, WORKING = "HEAD", "WORKING"
-SHORTEST_HASH = 4
-CANDIDATES = 20
+HEAD = "HEAD"
+WORKING = "WORKING"
+"""The name of the work tree with its uncommitted documents."""
+
+MIN_PREFIX_CHARACTERS = 4
+MAX_LISTED_CANDIDATES = 20
 """Maximum number of revisions that an error for an ambiguous prefix lists."""
 
 _REF_AND_NAME = re.compile(r"(?P<ref>(?:\{[^{}]*+\}|[^:])++):(?P<name>.+)", re.DOTALL)
 _STEPS = re.compile(r"(?P<name>.+?)(?P<steps>(?:~\d{0,9}|\^)+)", re.DOTALL)
 _PREFIX = re.compile(r"[0-9a-z]+")
-_SHOWN = 12
-"""Number of characters of a hash in a note. They must be enough to find the revision."""
+_HASH_CHARACTERS = 12
+"""Number of characters of a hash in a message. They must be enough to find the revision."""
 
 
 def separate_ref(name: str) -> tuple[str, str] | None:
@@ -90,9 +93,9 @@ def resolve_rev(ws: Workspace, name: str) -> str:
 
 
 def resolve_tool_at(ws: Workspace, name: str, origin: AnswerOrigin | None = None) -> At:
-    """Return the place that a name in a tool means.
+    """Return the revision that a name in a tool means, or the KB branch for `WORKING`.
 
-    `WORKING` is the workspace with its uncommitted documents. Raises the errors of
+    `WORKING` is the work tree with its uncommitted documents. Raises the errors of
     `resolve_tool_rev`.
     """
     if name == WORKING:
@@ -104,9 +107,9 @@ def resolve_tool_rev(ws: Workspace, name: str, origin: AnswerOrigin | None = Non
     """Return the revision that a name in a tool means.
 
     `HEAD` is the revision of the workspace. `~n` and `^` follow first parents in the knowledge
-    base. For git, only names of refs and full hashes are allowed. `origin`: the position of the
-    workspace, if known. Nothing is fetched. Raises `RevisionMissing`, `RevisionAmbiguous`, and
-    `PinMalformed` for a git ref.
+    base. For git, only names of refs and full hashes are allowed. `origin`: the origin of an answer
+    that the tool has already read. Nothing is fetched. Raises `RevisionMissing`,
+    `RevisionAmbiguous`, and `PinMalformed` for a git ref.
     """
     match = _STEPS.fullmatch(name)
     base = match["name"] if match else name
@@ -141,7 +144,7 @@ def resolve_tool_branch_rev(ws: Workspace, name: str, origin: AnswerOrigin | Non
 def find_tool_branch(ws: Workspace, name: str) -> KbBranch | None:
     """Return the KB branch that a tool's parameter names, or None.
 
-    A note tells if a git ref of the same name pins another revision.
+    If a git ref of the same name pins another revision, print a warning.
     """
     branch = _find_kb_branch(ws, name)
     if branch:
@@ -149,8 +152,8 @@ def find_tool_branch(ws: Workspace, name: str) -> KbBranch | None:
             pinned = _read_local_pin(ws, name)
             if pinned != branch.head:
                 ws.progress.note(
-                    f"{name!r} is the KB branch, at {branch.head[:_SHOWN]}; the git ref of that name pins "
-                    f"{pinned[:_SHOWN]} (to use it, write that hash)."
+                    f"{name!r} is the KB branch, at {branch.head[:_HASH_CHARACTERS]}; the git ref of that name pins "
+                    f"{pinned[:_HASH_CHARACTERS]} (to use it, write that hash)."
                 )
     return branch
 
@@ -158,10 +161,12 @@ def find_tool_branch(ws: Workspace, name: str) -> KbBranch | None:
 def find_remote_only(ws: Workspace, name: str) -> str | None:
     """Return the head of a remote's branch of this name as of the last fetch, or None."""
     remote_names = dict.fromkeys(("origin", *remotes.list_remotes(ws.places)))
-    return next((head for remote in remote_names if (head := find_remote_head(ws, f"{remote}/{name}"))), None)
+    heads = (find_remote_head(ws, f"{remote}/{name}") for remote in remote_names)
+    return next(filter(None, heads), None)
 
 
 def _look_up_for_tool(ws: Workspace, name: str) -> str:
+    """Return the revision of a name, in the order for tools."""
     if branch := find_tool_branch(ws, name):
         return branch.head
     try:
@@ -215,6 +220,7 @@ def _list_git_refs(name: str) -> tuple[str, ...]:
 
 
 def _find_ancestor(ws: Workspace, start: str, steps: int, name: str) -> str:
+    """Follow first parents for some steps. Raises `RevisionMissing`. `name`: for its message."""
     revision = start
     for _ in range(steps):
         parent = revisions.find_parent(ws.engine, ws.engine.read_revision(revision))
@@ -252,13 +258,13 @@ def _look_up(ws: Workspace, name: str, pinned: Callable[[], str]) -> str:
         return revision
     if branch is None and ws.engine.is_ancestor(revision, head):
         ws.progress.note(
-            f"{name!r} is the KB branch as last fetched, at {head[:_SHOWN]}; the git ref of that name pins the "
-            f"older {revision[:_SHOWN]} (to use it, write that hash)."
+            f"{name!r} is the KB branch as last fetched, at {head[:_HASH_CHARACTERS]}; the git ref of that name pins the "
+            f"older {revision[:_HASH_CHARACTERS]} (to use it, write that hash)."
         )
         return head
     ws.progress.note(
-        f"{name!r} is the git ref, which pins {revision[:_SHOWN]}; the KB branch of that name is at "
-        f"{head[:_SHOWN]} (to use it, write that hash)."
+        f"{name!r} is the git ref, which pins {revision[:_HASH_CHARACTERS]}; the KB branch of that name is at "
+        f"{head[:_HASH_CHARACTERS]} (to use it, write that hash)."
     )
     return revision
 
@@ -278,20 +284,16 @@ def find_remote_head(ws: Workspace, name: str) -> str | None:
     if not branch or is_reserved(branch):
         return None
     remote_names = remotes.list_remotes(ws.places)
-    # A remote's name may also have slashes.
-    for remote in sorted(
-        (remote_name for remote_name in remote_names if name.startswith(f"{remote_name}/")), key=len, reverse=True
-    ):
-        heads = ws.engine.remote_heads(
-            address.remote_address(ws.places, remote, ref=destinations.find_code_ref(ws)).key
-        )
-        if head := heads.get(name.removeprefix(f"{remote}/")):
+    # The name of a remote may also have slashes, so try the longest one first.
+    matching = [remote_name for remote_name in remote_names if name.startswith(f"{remote_name}/")]
+    for remote_name in sorted(matching, key=len, reverse=True):
+        key = address.remote_address(ws.places, remote_name, ref=destinations.find_code_ref(ws)).key
+        if head := ws.engine.remote_heads(key).get(name.removeprefix(f"{remote_name}/")):
             return head
-    if remote != "origin" or remote in remote_names:
+    if matching or remote != "origin":
         return None
-    return next(
-        (head for pinned in _list_pinned_remotes(ws) if (head := ws.engine.remote_heads(pinned.key).get(branch))), None
-    )
+    heads = (ws.engine.remote_heads(pinned.key).get(branch) for pinned in _list_pinned_remotes(ws))
+    return next(filter(None, heads), None)
 
 
 def list_visible_heads(ws: Workspace, *, without: str = "") -> Iterator[str]:
@@ -330,7 +332,7 @@ def _find_by_prefix(ws: Workspace, name: str) -> str | None:
     Revisions that only an anchor keeps are used if no other one matches. Raises
     `RevisionAmbiguous`.
     """
-    if len(name) < SHORTEST_HASH or not _PREFIX.fullmatch(name.lower()):
+    if len(name) < MIN_PREFIX_CHARACTERS or not _PREFIX.fullmatch(name.lower()):
         return None
     for heads in (list(list_visible_heads(ws)), [branch.head for branch in ws.engine.list_branches()]):
         matches = sorted(parent for parent in ws.engine.map_parents(heads) if parent.startswith(name.lower()))
@@ -339,7 +341,7 @@ def _find_by_prefix(ws: Workspace, name: str) -> str | None:
                 f"{len(matches)} revisions begin with {name!r}.",
                 hint="use more characters of the hash",
                 revision=name,
-                candidates=matches[:CANDIDATES],
+                candidates=matches[:MAX_LISTED_CANDIDATES],
             )
         if matches:
             return matches[0]
