@@ -14,7 +14,7 @@ from vmrag_hooks.hook_runs import HOOK_RUNS
 from vmrag_link import __version__, hints, proc
 from vmrag_link.errors import HooksRefused, quoted
 from vmrag_link.file_access import read_recorded_path
-from vmrag_link.git import hook_config, pin_merge, plumbing
+from vmrag_link.git import hook_choice, hook_config, pin_merge, plumbing
 from vmrag_link.git import hooks as git_hooks
 from vmrag_link.git.hook_config import HOOKS, SYNCING
 from vmrag_link.git.run import run_git
@@ -36,7 +36,7 @@ def check_hooks(ws: Workspace) -> Iterator[Finding]:
         chaining.find_chained_hook(folder, hook).exists() for hook in HOOKS
     ):
         install = _form_install_hint(ws.places, folder)
-        chosen = hook_config.list_chosen_hooks(ws.places)
+        chosen = hook_choice.list_chosen_hooks(ws.places)
         needed = [hook for hook in chosen if hook in SYNCING] if ws.stores_nothing else chosen
         absent = [hook for hook in needed if not _is_installed(ws.places, folder, hook)]
         yield from _report_missing(folder, absent, install)
@@ -44,11 +44,11 @@ def check_hooks(ws: Workspace) -> Iterator[Finding]:
         configured = [ws.places.configured_hooks / hook for hook in hook_config.list_configured_hooks(ws.places)]
         yield from _check_texts([*paths, *configured], ws.places, install)
         yield from _check_executable(folder, paths, install)
-        if not hook_config.is_active(ws.places):
+        if not hook_choice.is_active(ws.places):
             message = "the hooks act only in other worktrees; here, the next vmrag command updates the knowledge base."
             yield Finding("HOOKS_ELSEWHERE", "note", message, install, str(ws.places.top))
     elif plumbing.read_pin_bytes(ws.places) is not None and not _is_framework_configured(ws.places):
-        is_wanted = bool(hook_config.list_chosen_hooks(ws.places))
+        is_wanted = bool(hook_choice.list_chosen_hooks(ws.places))
         message = (
             "vmrag's git hooks are not installed, so the knowledge base is updated only by the next vmrag command."
         )
@@ -79,7 +79,7 @@ def _list_shim_paths(places: Places, folder: Path) -> list[Path]:
 
 def _form_install_hint(places: Places, folder: Path) -> str:
     """Return the hint to install like the last time."""
-    words = [hook_config.format_install_command(places)]
+    words = [hook_choice.format_install_command(places)]
     try:
         if not hook_config.list_configured_hooks(places):
             routes.find_routes(places, folder, HOOKS, force=False)

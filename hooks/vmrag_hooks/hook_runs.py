@@ -11,7 +11,7 @@ from pathlib import Path
 from vmrag_hooks import installer, routes, shims
 from vmrag_link import hints
 from vmrag_link.errors import HooksRefused
-from vmrag_link.git import hook_config
+from vmrag_link.git import hook_choice, hook_config
 from vmrag_link.git import hooks as git_hooks
 from vmrag_link.ops.doctor.findings import Finding, Topic
 from vmrag_link.paths import Places
@@ -85,7 +85,7 @@ def _find_silent_hooks(
 
 
 def _form_install_hint(places: Places) -> str:
-    return hints.suggest_command(hook_config.format_install_command(places), "install the hooks")
+    return hints.suggest_command(hook_choice.format_install_command(places), "install the hooks")
 
 
 def _is_first(folder: Path, hook: str) -> bool:

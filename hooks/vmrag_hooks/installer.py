@@ -17,7 +17,7 @@ from vmrag_hooks import chaining, husky, lefthook, shim_files, shims
 from vmrag_hooks.routes import HookRoutes, choose_place, find_routes, refuse_obstacles
 from vmrag_link.errors import HooksRefused, UsageInvalid, nearest, quoted
 from vmrag_link.file_access import write_atomically
-from vmrag_link.git import folder_modes, hook_config, pin_merge, plumbing
+from vmrag_link.git import folder_modes, hook_choice, hook_config, pin_merge, plumbing
 from vmrag_link.git import hooks as git_hooks
 from vmrag_link.git.hook_config import HOOKS, SYNCING
 from vmrag_link.models import Record
@@ -122,21 +122,21 @@ def install_hooks(
     configured, older = choose_place(places, folder, place, force=force)
     existing = list_installed_hooks(places, folder)
     moved = list_own_shims(places, folder) if configured else hook_config.list_configured_hooks(places)
-    requested = (hook_config.list_chosen_hooks(places) or HOOKS) if hooks is None else hooks
+    requested = (hook_choice.list_chosen_hooks(places) or HOOKS) if hooks is None else hooks
     chosen = {*requested, *moved}
     installed = tuple(hook for hook in (SYNCING if files_only else HOOKS) if hook in chosen)
     routes = HookRoutes() if configured else find_routes(places, folder, installed, force=force)
     refuse_obstacles(places, folder, routes)
     with shim_files.readable_failures(folder):
         folder_modes.prepare_folders(places)
-        if worktree and (hook_config.is_limited(places) or not existing):
-            hook_config.limit_to_work_tree(places)
-        previous_choice = hook_config.list_chosen_hooks(places) if existing or places.interpreter.exists() else ()
-        hook_config.record_chosen_hooks(places, {*previous_choice, *chosen})
+        if worktree and (hook_choice.is_limited(places) or not existing):
+            hook_choice.limit_to_work_tree(places)
+        previous_choice = hook_choice.list_chosen_hooks(places) if existing or places.interpreter.exists() else ()
+        hook_choice.record_chosen_hooks(places, {*previous_choice, *chosen})
         write_atomically(places.interpreter, python.encode() + b"\n")
         written = _write_config(places, folder, installed) if configured else _write_files(places, folder, routes)
         if worktree is False:
-            hook_config.remove_limit(places)
+            hook_choice.remove_limit(places)
     driver = not files_only and pin_merge.register_driver(places, shims.format_driver_command(python))
     return InstallReport(
         str(places.configured_hooks if configured else folder),
@@ -146,7 +146,7 @@ def install_hooks(
         chained=written.chained,
         driver=driver,
         attributed=pin_merge.is_attributed(places),
-        limited=hook_config.is_limited(places),
+        limited=hook_choice.is_limited(places),
         husky=not configured and husky.find_scripts(folder) is not None,
         scripts=written.scripts,
         lefthook=routes.handled,
@@ -263,18 +263,18 @@ def uninstall_hooks(
             "the hooks from all repositories that use it",
             folder=str(folder),
         )
-    if worktree and existing and not hook_config.is_limited(places):
+    if worktree and existing and not hook_choice.is_limited(places):
         raise HooksRefused(
             "the hooks act in all worktrees of this repository.", hint="run 'vmrag uninstall' to remove them everywhere"
         )
     with shim_files.readable_failures(folder):
-        if worktree and hook_config.unmark_work_tree(places):
+        if worktree and hook_choice.unmark_work_tree(places):
             return UninstallReport(str(folder), (), (), driver=False, elsewhere=True)
         configured = hook_config.remove_hooks(places, hooks)
         shim_removal = _remove_shims(places, folder, hooks, everything=everything)
         is_last = existing <= set(hooks)
         if not is_last:
-            hook_config.record_chosen_hooks(places, set(hook_config.list_chosen_hooks(places)) - set(hooks))
+            hook_choice.record_chosen_hooks(places, set(hook_choice.list_chosen_hooks(places)) - set(hooks))
         driver = is_last and _remove_records(places)
     return UninstallReport(
         str(places.configured_hooks if configured else folder),
@@ -330,9 +330,9 @@ def _remove_records(places: Places) -> bool:
     registered.
     """
     places.interpreter.unlink(missing_ok=True)
-    hook_config.remove_limit(places)
+    hook_choice.remove_limit(places)
     if places.shared.is_dir():
-        hook_config.record_chosen_hooks(places, ())
+        hook_choice.record_chosen_hooks(places, ())
     return pin_merge.forget_driver(places)
 
 
@@ -342,7 +342,7 @@ def runs_here(places: Places, hook: str) -> bool:
     git starts vmrag from its configuration, or by a shim, which is first or behind pre-commit or
     prek.
     """
-    if not hook_config.is_active(places):
+    if not hook_choice.is_active(places):
         return False
     slot = git_hooks.locate_shim(git_hooks.find_hooks_folder(places), hook)
     return hook in hook_config.find_running_hooks(places).hooks or (

@@ -25,7 +25,7 @@ from tests.support.terminal import Project, new_project, opened
 from vmrag_hooks import installer
 from vmrag_link import hints
 from vmrag_link.chroma import bindings
-from vmrag_link.git import hook_config, hooks, plumbing
+from vmrag_link.git import hook_choice, hook_config, hooks, plumbing
 from vmrag_link.index import view
 from vmrag_link.progress import QUIET
 from vmrag_link.sync import background, chroma_builder
@@ -340,7 +340,7 @@ def test_follow_installs_only_post_hooks_without_a_knowledge_base(project, start
     project.git("config", "vmrag.index.chroma", "follow")
     project.vmrag(*command)
     with opened(project) as ws:
-        assert hook_config.list_chosen_hooks(ws.places) == hook_config.HOOKS
+        assert hook_choice.list_chosen_hooks(ws.places) == hook_config.HOOKS
     assert list_hooks(project) == set(hook_config.SYNCING)
     assert project.git("config", "--get-regexp", "^merge", check=False) == ""
     assert not [finding for finding in findings(project) if finding["code"].startswith("HOOK")]

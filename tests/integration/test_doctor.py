@@ -34,7 +34,7 @@ from vmrag_link import hints
 from vmrag_link.chroma import bindings
 from vmrag_link.cli.doctor import TOPICS
 from vmrag_link.conversion.child import serving
-from vmrag_link.git import hook_config, plumbing
+from vmrag_link.git import hook_choice, hook_config, plumbing
 from vmrag_link.index.flat_files import PAGE_SIZE
 from vmrag_link.index.seal import VERIFIED
 from vmrag_link.ops import doctor as operation
@@ -212,7 +212,7 @@ def hooks_in_both_places(project: Project) -> None:
 
 def hooks_where_older_gits_run_none(project: Project) -> None:
     project.vmrag("uninstall")
-    hook_config.record_chosen_hooks(plumbing.locate_work_tree(project.top), hook_config.HOOKS)
+    hook_choice.record_chosen_hooks(plumbing.locate_work_tree(project.top), hook_config.HOOKS)
     hooks_in_both_places(project)
 
 

@@ -13,7 +13,7 @@ from tests.support.terminal import Project, new_project
 from vmrag_hooks import installer, shims
 from vmrag_link import hints
 from vmrag_link.errors import FileFailed, HooksRefused, UsageInvalid
-from vmrag_link.git import hook_config, plumbing
+from vmrag_link.git import hook_choice, hook_config, plumbing
 from vmrag_link.ops import buglog
 
 log = support.log
@@ -431,18 +431,18 @@ def test_only_the_named_hooks_are_written(places, hooks):
 def test_chosen_hooks_are_remembered_until_all_are_installed_or_removed(places, hooks):
     installer.install_hooks(places, hooks=["pre-push", "post-merge"])
     installer.install_hooks(places, hooks=["post-commit"])
-    assert hook_config.list_chosen_hooks(places) == ("post-merge", "post-commit", "pre-push")
+    assert hook_choice.list_chosen_hooks(places) == ("post-merge", "post-commit", "pre-push")
     (hooks / "pre-push").unlink()
     assert installer.install_hooks(places).written == ("pre-push",)
     installer.uninstall_hooks(places, hooks=["post-commit"])
-    assert hook_config.list_chosen_hooks(places) == ("post-merge", "pre-push")
+    assert hook_choice.list_chosen_hooks(places) == ("post-merge", "pre-push")
     installer.install_hooks(places, hooks=hook_config.HOOKS)
-    assert hook_config.list_chosen_hooks(places) == hook_config.HOOKS
+    assert hook_choice.list_chosen_hooks(places) == hook_config.HOOKS
     installer.uninstall_hooks(places, hooks=["post-commit"])
     installer.install_hooks(places, hooks=["pre-push"])  # already installed
-    assert hook_config.list_chosen_hooks(places) == tuple(hook for hook in hook_config.HOOKS if hook != "post-commit")
+    assert hook_choice.list_chosen_hooks(places) == tuple(hook for hook in hook_config.HOOKS if hook != "post-commit")
     installer.uninstall_hooks(places)
-    assert hook_config.list_chosen_hooks(places) == (), "none is missed"
+    assert hook_choice.list_chosen_hooks(places) == (), "none is missed"
     assert installer.install_hooks(places).written == hook_config.HOOKS
 
 

@@ -9,7 +9,7 @@ from vmrag_hooks import installer
 from vmrag_link import env
 from vmrag_link.cli.install import describe_hook_tools
 from vmrag_link.errors import HooksRefused, IndexExtraMissing, NotInitialized, enumerated
-from vmrag_link.git import hook_config
+from vmrag_link.git import hook_choice
 from vmrag_link.git import hooks as git_hooks
 from vmrag_link.ops import trust
 from vmrag_link.ops.new_knowledge_base.knowledge_base import KnowledgeBaseReport, start_knowledge_base
@@ -35,7 +35,7 @@ def create_for_documents(ws: Workspace) -> Iterator[None]:
     with all_or_nothing(ws):
         base = start_knowledge_base(ws)
         yield
-    _, hook_lines = set_up_hooks(ws, install=bool(hook_config.list_chosen_hooks(ws.places)) and not env.are_hooks_off())
+    _, hook_lines = set_up_hooks(ws, install=bool(hook_choice.list_chosen_hooks(ws.places)) and not env.are_hooks_off())
     staged = [name for name in base.written if name not in base.unstaged]
     remote = ws.settings.read_accepted_remote()
     for line in [
@@ -55,7 +55,7 @@ def set_up_hooks(ws: Workspace, *, install: bool) -> tuple[bool, list[str]]:
     places = ws.places
     if not install:
         if not installer.list_installed_hooks(places, git_hooks.find_hooks_folder(places)):
-            hook_config.record_chosen_hooks(places, ())
+            hook_choice.record_chosen_hooks(places, ())
         return False, []
     try:
         hooks = installer.install_hooks(places, place=ws.config.hooks.place)
@@ -66,7 +66,7 @@ def set_up_hooks(ws: Workspace, *, install: bool) -> tuple[bool, list[str]]:
     lines = [f"Installed {' and '.join(installed)}"] if installed else []
     lines += [f"The existing {name} hook runs first" for name in hooks.chained]
     lines += describe_hook_tools(hooks)
-    if not hook_config.is_active(places):
+    if not hook_choice.is_active(places):
         lines.append(
             "The git hooks act only in other worktrees; run 'vmrag install --worktree' to use them in this one too"
         )

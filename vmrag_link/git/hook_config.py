@@ -1,25 +1,24 @@
-"""vmrag's hooks: which exist, which were chosen, in which work trees they act, and their entries in
-git's configuration. From 2.54 on git runs hooks from its configuration, before the hook of its
-hooks directory, even if that belongs to another tool. An older git ignores these entries.
+"""vmrag's hooks, and their entries in git's configuration.
+
+From 2.54 on git runs hooks from its configuration, before the hook of its hooks directory, even if
+that belongs to another tool. An older git ignores these entries. Which hooks the user chose, and in
+which work trees they act, is recorded by `hook_choice`.
 
 `.git/vmrag-hooks` contains a script for each hook, and `config` with its event and its command,
 which the repository's own configuration includes. `config` is one file and is replaced whole,
 because git fails if an event has no command. It is included, so deleting the folder removes all
 entries.
-
-The hooks act in all work trees or, after `vmrag install --worktree`, only in marked work trees. The
-shims read the mark and the limit, because all work trees of a repository share its hooks.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from vmrag_link import env, permissions, proc
+from vmrag_link import env, proc
 from vmrag_link.file_access import write_atomically
 from vmrag_link.git import configuration
 from vmrag_link.git.run import run_git
@@ -71,78 +70,6 @@ _BUNDLED = (
     "opt/*/resources/app/git/bin/git",
 )
 """Patterns, relative to the root, of gits that graphical programs bundle."""
-
-
-def list_chosen_hooks(places: Places) -> tuple[str, ...]:
-    """Return the hooks that were chosen here: all, unless the user chose some of them or none."""
-    try:
-        names = _choice_path(places).read_text(errors="replace").split()
-    except FileNotFoundError:
-        return HOOKS
-    return tuple(hook for hook in HOOKS if hook in names)
-
-
-def record_chosen_hooks(places: Places, hooks: Collection[str]) -> None:
-    """Record the chosen hooks. If all are chosen, the record is removed."""
-    if set(hooks) == set(HOOKS):
-        _choice_path(places).unlink(missing_ok=True)
-    else:
-        write_atomically(_choice_path(places), "".join(f"{hook}\n" for hook in HOOKS if hook in hooks).encode())
-
-
-def format_install_command(places: Places) -> str:
-    """Return the `vmrag install` command with the recorded options."""
-    hooks = list_chosen_hooks(places)
-    arguments = ["--worktree"] if is_limited(places) else []
-    arguments += ["--hooks", ",".join(hooks)] if hooks and hooks != HOOKS else []
-    return " ".join(["vmrag install", *arguments])
-
-
-def is_limited(places: Places) -> bool:
-    """Return whether the hooks act only in marked work trees."""
-    return _limit_path(places).exists()
-
-
-def is_active(places: Places) -> bool:
-    """Return whether the hooks act in this work tree, if they are installed."""
-    return not is_limited(places) or _mark_path(places).exists()
-
-
-def limit_to_work_tree(places: Places) -> None:
-    """Limit the hooks to this work tree and those that are already marked."""
-    for path in (_mark_path(places), _limit_path(places)):  # the mark first: a limit without marks turns all hooks off
-        permissions.make_file(path)
-
-
-def unmark_work_tree(places: Places) -> bool:
-    """Remove this work tree's mark, and return whether other work trees have one."""
-    _mark_path(places).unlink(missing_ok=True)
-    return any(_list_marks(places))
-
-
-def remove_limit(places: Places) -> None:
-    """Let the hooks act in all work trees."""
-    _limit_path(places).unlink(missing_ok=True)
-    for mark in _list_marks(places):
-        mark.unlink(missing_ok=True)
-
-
-def _choice_path(places: Places) -> Path:
-    return places.shared / "hooks"
-
-
-def _limit_path(places: Places) -> Path:
-    return places.shared / "some-work-trees"
-
-
-def _mark_path(places: Places) -> Path:
-    return places.work_tree_folder / "hooked"
-
-
-def _list_marks(places: Places) -> Iterator[Path]:
-    """Return the existing marks of all work trees, including the main one."""
-    paths = [places.shared / "hooked", *places.common.glob("worktrees/*/vmrag/hooked")]
-    return (mark for mark in paths if mark.exists())
 
 
 class Git(NamedTuple):

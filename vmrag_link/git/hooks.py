@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from vmrag_link.git import hook_config
+from vmrag_link.git import hook_choice, hook_config
 from vmrag_link.git.hook_config import CHECKING, HOOKS
 from vmrag_link.git.run import check_git
 from vmrag_link.models import Record
@@ -63,13 +63,13 @@ def find_missing_hooks(places: Places) -> MissingHooks | None:
 
     Hooks that the user did not choose are not missing.
     """
-    chosen = hook_config.list_chosen_hooks(places)
+    chosen = hook_choice.list_chosen_hooks(places)
     hooks_folder = places.hooks or find_hooks_folder(places)
     not_configured = _find_not_configured(places, chosen) if places.configured_hooks.is_dir() else None
     candidates = not_configured.hooks if not_configured else chosen
     absent = tuple(hook for hook in candidates if not runs_hook(places, hooks_folder, hook))
     if not absent:
-        return None if hook_config.is_active(places) else MissingHooks(chosen, "elsewhere", str(hooks_folder))
+        return None if hook_choice.is_active(places) else MissingHooks(chosen, "elsewhere", str(hooks_folder))
     if not_configured:
         return not_configured
     default_folder = places.common / "hooks"
@@ -82,8 +82,6 @@ def find_missing_hooks(places: Places) -> MissingHooks | None:
 
 def _find_not_configured(places: Places, hooks: tuple[str, ...]) -> MissingHooks:
     """Return those of these hooks that git does not run from its configuration."""
-    from vmrag_link.git import hook_config
-
     used = hook_config.find_running_hooks(places)
     absent = tuple(hook for hook in hooks if hook not in used.hooks)
     is_older = used.git is not None and not used.git.runs_hooks

@@ -100,12 +100,12 @@ def misses_hooks_for_files(ws: Workspace) -> bool:
     """
     if env.are_hooks_off() or env.in_github_actions() or not needs_hooks_for_files(ws):
         return False
-    from vmrag_link.git import hook_config, hooks
+    from vmrag_link.git import hook_choice, hook_config, hooks
 
     folder = hooks.find_hooks_folder(ws.places)
     return any(
         hook in hook_config.SYNCING and not hooks.runs_hook(ws.places, folder, hook)
-        for hook in hook_config.list_chosen_hooks(ws.places)
+        for hook in hook_choice.list_chosen_hooks(ws.places)
     )
 
 
@@ -130,7 +130,7 @@ def _describe_effect(missing: MissingHooks) -> str:
 
 
 def _form_hint(ws: Workspace, missing: MissingHooks) -> str:
-    from vmrag_link.git import hook_config
+    from vmrag_link.git import hook_choice
 
     if missing.why == "elsewhere":
         return hints.suggest_command("vmrag install --worktree", "install them here")
@@ -139,7 +139,7 @@ def _form_hint(ws: Workspace, missing: MissingHooks) -> str:
     # An installation may refuse another folder in core.hooksPath. The doctor explains what to do.
     if not can_install:
         return hints.suggest_command("vmrag doctor", "find out why")
-    return hints.suggest_command(hook_config.format_install_command(ws.places), "install them")
+    return hints.suggest_command(hook_choice.format_install_command(ws.places), "install them")
 
 
 def build_not_pushed(ws: Workspace, unpushed: tuple[UnpushedPin, ...]) -> Caution | None:
