@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vmrag_hooks.background import open_job_log
 from vmrag_hooks.boundary import run_guarded
-from vmrag_link.git import refs
+from vmrag_link.git import work_trees
 from vmrag_link.progress import QUIET
 from vmrag_link.sync import background
 from vmrag_link.sync.background import WatchedProgress
@@ -49,7 +49,7 @@ def _build_wanted(top: Path, watched: WatchedProgress, log: logging.Logger) -> N
     workspace = Workspace.open(top, watched)
 
     def bind_files() -> None:
-        for path in refs.list_work_trees(workspace.places):
+        for path in work_trees.list_work_trees(workspace.places):
             with contextlib.closing(Workspace.open(path, watched)) as worktree:
                 bind_lacking_files(worktree, log.info)
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link import env, hints
 from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing, PinMalformed
-from vmrag_link.git import configuration, identity, pin_conflict, plumbing, remotes, staging
+from vmrag_link.git import configuration, git_operation, identity, own_keys, pin_conflict, plumbing, remotes, staging
 from vmrag_link.git.run import check_git
 from vmrag_link.paths import PIN_NAME
 
@@ -178,35 +178,35 @@ def diverged(repo):
     ],
 )
 def test_operation_is_detected_with_the_command_that_ends_it(diverged, places, command, what, abort):
-    assert plumbing.find_operation(places) is None
+    assert git_operation.find_operation(places) is None
     diverged.git(*command, check=False)
-    assert plumbing.find_operation(places) == what
+    assert git_operation.find_operation(places) == what
     goes_on = "commit" if what == "merge" else f"{what} --continue"
-    assert hints.list_commands(plumbing.suggest_finish(what)) == (
+    assert hints.list_commands(git_operation.suggest_finish(what)) == (
         ["git bisect reset"] if what == "bisect" else [f"git {goes_on}", "git status"]
     )
     diverged.git(*abort)
-    assert plumbing.find_operation(places) is None
+    assert git_operation.find_operation(places) is None
 
 
 def test_applying_a_mailbox_is_not_taken_for_a_rebase(diverged, places):
     patch = diverged.git("format-patch", "--stdout", "-1", "side~1")
     diverged.git("am", check=False, stdin=patch + "\n")
-    assert plumbing.find_operation(places) == "am"
+    assert git_operation.find_operation(places) == "am"
 
 
 def test_cherry_pick_of_several_is_still_under_way_between_two(diverged, places):
     diverged.git("cherry-pick", "side~1", "side", check=False)
     diverged.commit("resolved", code="resolved")
     assert not (places.git_dir / "CHERRY_PICK_HEAD").exists()
-    assert plumbing.find_operation(places) == "cherry-pick"
+    assert git_operation.find_operation(places) == "cherry-pick"
 
 
 def test_rebase_in_one_work_tree_leaves_the_other_idle(diverged, places, tmp_path):
     diverged.git("worktree", "add", "-q", "../linked", "side")
     Repo(tmp_path / "linked").git("rebase", "main", check=False)
-    assert plumbing.find_operation(places) is None
-    assert plumbing.find_operation(plumbing.locate_work_tree(tmp_path / "linked")) == "rebase"
+    assert git_operation.find_operation(places) is None
+    assert git_operation.find_operation(plumbing.locate_work_tree(tmp_path / "linked")) == "rebase"
 
 
 # -- the pin's conflict
@@ -338,7 +338,7 @@ def test_path_left_out_by_a_sparse_checkout_is_staged(repo, places):
 def test_staging_waits_for_a_lock_and_gives_up_after_two_seconds(repo, places, monkeypatch):
     repo.write(PIN_NAME, "two\n")
     lock = repo.write(".git/index.lock", "")
-    assert plumbing.is_index_locked(places)
+    assert git_operation.is_index_locked(places)
     monkeypatch.setattr(staging, "INDEX_LOCK_SECONDS", 0.1)
     assert staging.stage_path(places, places.pin) is False
     monkeypatch.setattr(staging, "INDEX_LOCK_SECONDS", 10)
@@ -364,13 +364,13 @@ def test_commit_hook_can_stage_into_the_index_of_its_commit(repo, places, tmp_pa
 
 
 def test_read_section_returns_the_last_of_several_values(repo, places):
-    assert plumbing.read_section(places, "vmrag") == {}
+    assert configuration.read_section(places, "vmrag") == {}
     repo.git("config", "vmrag.remote", "first")
     repo.git("config", "--add", "vmrag.remote", "-x\ny ü")
     repo.git("config", "vmrag.Sub.Key", "v")
     with (places.common / "config").open("a") as config:
         config.write("[vmrag]\n\tflag\n")
-    assert plumbing.read_section(places, "vmrag") == {
+    assert configuration.read_section(places, "vmrag") == {
         "vmrag.remote": "-x\ny ü",
         "vmrag.Sub.key": "v",
         "vmrag.flag": "true",
@@ -379,24 +379,24 @@ def test_read_section_returns_the_last_of_several_values(repo, places):
 
 def test_kb_branch_follows_renamed_code_branch_and_ends_with_deleted_one(repo, places):
     repo.git("branch", "feature/a.b")
-    plumbing.set_kb_branch(places, "feature/a.b", "b/x-1")
+    own_keys.set_kb_branch(places, "feature/a.b", "b/x-1")
     repo.git("branch", "-m", "feature/a.b", "Other")
-    assert plumbing.find_kb_branch(places, "Other") == "b/x-1"
-    assert plumbing.find_kb_branch(places, "feature/a.b") is None
+    assert own_keys.find_kb_branch(places, "Other") == "b/x-1"
+    assert own_keys.find_kb_branch(places, "feature/a.b") is None
     repo.git("branch", "-D", "Other")
-    assert plumbing.find_kb_branch(places, "Other") is None
-    plumbing.set_kb_branch(places, "main", "first")
-    plumbing.set_kb_branch(places, "main", "main")
-    assert plumbing.read_kb_branches(places) == {"main": "main"}
+    assert own_keys.find_kb_branch(places, "Other") is None
+    own_keys.set_kb_branch(places, "main", "first")
+    own_keys.set_kb_branch(places, "main", "main")
+    assert own_keys.read_kb_branches(places) == {"main": "main"}
 
 
 def test_kb_branch_that_others_write_down_is_seen_at_once(repo, places):
-    plumbing.set_kb_branch(places, "main", "one")
+    own_keys.set_kb_branch(places, "main", "one")
     for name in ("two", "six"):
         repo.git("config", "branch.main.vmragBranch", name)
-        assert plumbing.find_kb_branch(places, "main") == name
+        assert own_keys.find_kb_branch(places, "main") == name
     repo.git("config", "--unset", "branch.main.vmragBranch")
-    assert plumbing.find_kb_branch(places, "main") is None
+    assert own_keys.find_kb_branch(places, "main") is None
 
 
 def test_settings_are_read_once_and_reread_after_changes(repo, places, tmp_path, monkeypatch):
@@ -411,9 +411,9 @@ def test_settings_are_read_once_and_reread_after_changes(repo, places, tmp_path,
     monkeypatch.setattr(configuration, "check_git", lambda *it, **more: requests.append(it) or check_git(*it, **more))
 
     def remote() -> str | None:
-        plumbing.read_section(places, "vmrag")
+        configuration.read_section(places, "vmrag")
         before = len(requests)
-        value = plumbing.read_section(places, "vmrag").get("vmrag.remote")
+        value = configuration.read_section(places, "vmrag").get("vmrag.remote")
         assert len(requests) == before, "git was asked again where nothing had changed"
         return value
 

@@ -15,7 +15,7 @@ from tests.support.cli import error_of, start
 from tests.support.compare import assert_whole
 from tests.support.terminal import Done, Project
 from vmrag_link import hints, locks
-from vmrag_link.git import plumbing
+from vmrag_link.git import own_keys
 from vmrag_link.workspace.pins import kb_branches as named
 
 pytestmark = pytest.mark.hooks("off")
@@ -211,12 +211,12 @@ def test_kb_branch_that_another_process_named_during_the_wait_is_used(project, m
         @contextlib.contextmanager
         def wait_for_lock(path, **more):
             with hold(path, **more):
-                plumbing.set_kb_branch(places, "fresh", "fresh-knowledge")
+                own_keys.set_kb_branch(places, "fresh", "fresh-knowledge")
                 yield
 
         monkeypatch.setattr(locks, "hold_exclusive", wait_for_lock)
         assert named.prepare_branch(workspace, target) == "fresh-knowledge"
-        assert plumbing.find_kb_branch(places, "fresh") == "fresh-knowledge"
+        assert own_keys.find_kb_branch(places, "fresh") == "fresh-knowledge"
 
 
 def test_documents_committed_by_the_holder_are_read_after_reset(project, tmp_path):

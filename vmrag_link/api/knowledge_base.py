@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import plumbing
-from vmrag_link.git.plumbing import Head
+from vmrag_link.git.refs import Head
 from vmrag_link.paths import Places
 
 if TYPE_CHECKING:

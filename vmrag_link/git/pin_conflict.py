@@ -10,8 +10,9 @@ from typing import Literal, NamedTuple
 from vmrag_link import env
 from vmrag_link import pin as pins
 from vmrag_link.errors import PinMalformed
+from vmrag_link.git.git_operation import find_operation
 from vmrag_link.git.plumbing import FoundObject, read_pin_entries
-from vmrag_link.git.refs import BRANCHES, find_operation
+from vmrag_link.git.refs import BRANCHES
 from vmrag_link.git.run import check_git, run_git
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, Places

@@ -22,7 +22,7 @@ from vmrag_link.errors import (
     plural,
     quoted,
 )
-from vmrag_link.git import plumbing, remotes, transfer
+from vmrag_link.git import configuration, plumbing, remotes, transfer
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.ops import reset
@@ -279,8 +279,8 @@ def _list_upstream_refs(ws: Workspace, branch: str, remote: str | None) -> tuple
     have its commit.
     """
     section = f"branch.{branch}"
-    configuration = plumbing.read_section(ws.places, section)
-    remote_name, merge_ref = configuration.get(f"{section}.remote", ""), configuration.get(f"{section}.merge", "")
+    settings = configuration.read_section(ws.places, section)
+    remote_name, merge_ref = settings.get(f"{section}.remote", ""), settings.get(f"{section}.merge", "")
     chosen = remote if remote in remotes.list_remotes(ws.places) else None
     if remote_name and merge_ref and chosen in (None, remote_name):
         name = merge_ref.removeprefix(BRANCHES)

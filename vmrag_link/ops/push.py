@@ -19,7 +19,7 @@ from vmrag_link.errors import (
     VmragError,
     quoted,
 )
-from vmrag_link.git import plumbing, refs, remotes
+from vmrag_link.git import own_keys, plumbing, refs, remotes
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import KbBranch, Record
 from vmrag_link.ops.links import links as linking
@@ -218,7 +218,7 @@ def push_unpushed(ws: Workspace, unpushed: Sequence[UnpushedPin]) -> None:
     """
     for unpushed_pin in unpushed:
         remote, _, code = unpushed_pin.ref.partition("/")
-        name = plumbing.find_kb_branch(ws.places, code)
+        name = own_keys.find_kb_branch(ws.places, code)
         pinned = _list_pinned_revisions(ws, plumbing.resolve_commit(ws.places, refs.REMOTES + unpushed_pin.ref))
         request = PublishRequest(
             {name: unpushed_pin.revision} if name else {},
@@ -285,7 +285,7 @@ def _list_former_pins(ws: Workspace, name: str) -> list[str]:
     """Return all revisions that the code branch of a KB branch ever pinned, including
     missing ones.
     """
-    codes = plumbing.read_kb_owners(ws.places)
+    codes = own_keys.read_kb_owners(ws.places)
     try:
         return _list_pinned_revisions(ws, plumbing.resolve_commit(ws.places, BRANCHES + codes.get(name, "")))
     except GitReferenceMissing:

@@ -25,7 +25,18 @@ from vmrag_link.errors import (
     shortened,
 )
 from vmrag_link.file_access import remove_lines, write_atomically
-from vmrag_link.git import configuration, pin_conflict, pin_merge, plumbing, refs, remotes, staging, transfer
+from vmrag_link.git import (
+    git_operation,
+    own_keys,
+    pin_conflict,
+    pin_merge,
+    plumbing,
+    refs,
+    remotes,
+    staging,
+    transfer,
+    work_trees,
+)
 from vmrag_link.git.remotes import Peer
 from vmrag_link.models import Record
 from vmrag_link.ops.new_knowledge_base.knowledge_base import require_no_links
@@ -118,7 +129,7 @@ def plan_removal(places: Places) -> RemovalPlan:
     files += [places.pin.name] if places.pin.is_file() else []
     return RemovalPlan(
         tuple(files),
-        configuration.list_own_keys(places),
+        own_keys.list_own_keys(places),
         tuple(refs.list_refs(places, RESERVED_REFS)),
         tuple(map(str, _list_folders(places))),
         agreements.has_agreement(places),
@@ -136,11 +147,11 @@ def require_saved(ws: Workspace, *, discard: bool) -> Losses | None:
         return None
     recover(ws)
     if pin_conflict.read_stages(ws.places):
-        busy = plumbing.find_operation(ws.places)
+        busy = git_operation.find_operation(ws.places)
         raise MergeConflict(
             f"{PIN_NAME} has a conflict, which cannot be resolved without the knowledge base.",
             hint=hints.join_steps(
-                "run 'vmrag resolve' to resolve the conflicts", plumbing.suggest_finish(busy) if busy else ""
+                "run 'vmrag resolve' to resolve the conflicts", git_operation.suggest_finish(busy) if busy else ""
             ),
         )
     losses = _find_losses(ws)
@@ -179,7 +190,7 @@ def uninstall(ws: Workspace, losses: Losses | None) -> RemovalReport:
         places.pin.unlink(missing_ok=True)
         staging.unstage_files(places, removed)
         agreed = agreements.revoke_agreements(places)
-        keys = configuration.remove_own_keys(places)
+        keys = own_keys.remove_own_keys(places)
         for ref in refs.list_refs(places, RESERVED_REFS):
             transfer.set_ref(places, ref, None)
         folders = _list_folders(places)
@@ -354,7 +365,7 @@ def _settings_are_saved(places: Places) -> bool:
 
 def _list_folders(places: Places) -> list[Path]:
     """Return vmrag's folder in each work tree's git directory, and finally the shared one."""
-    own_folders = [git_folder / "vmrag" for git_folder in refs.list_git_dirs(places)]
+    own_folders = [git_folder / "vmrag" for git_folder in work_trees.list_git_dirs(places)]
     folders = [folder for folder in dict.fromkeys((*own_folders, places.work_tree_folder)) if folder != places.shared]
     return [folder for folder in (*folders, places.shared) if folder.is_dir() and not folder.is_symlink()]
 

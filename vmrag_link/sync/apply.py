@@ -17,7 +17,7 @@ from vmrag_link.engines import migrated
 from vmrag_link.engines.base import Engine, has_remembered_changes, is_readable
 from vmrag_link.errors import BranchInUse, Busy, GitBusy, GitRepositoryMissing
 from vmrag_link.file_access import remove_stale_temporaries
-from vmrag_link.git import folder_modes, plumbing
+from vmrag_link.git import folder_modes, git_operation, own_keys
 from vmrag_link.git.run import unlock_hint
 from vmrag_link.index import view, working
 from vmrag_link.journal import CommitEntry, Journal
@@ -173,7 +173,7 @@ def wait_for_git(context: SyncContext) -> None:
     HEAD is still old. Raises `GitBusy`.
     """
     deadline = time.monotonic() + INDEX_LOCK_SECONDS
-    while context.index_file is None and plumbing.is_index_locked(context.places):
+    while context.index_file is None and git_operation.is_index_locked(context.places):
         if time.monotonic() >= deadline:
             raise GitBusy(
                 "another git command is running in this repository (index.lock exists).",
@@ -312,7 +312,7 @@ def _describe_staying_documents(context: SyncContext, target: Target) -> tuple[s
     elsewhere = list_dirty_branches(context.engine, target)
     if not elsewhere or before is None or before.branch is None:
         return ()
-    if plumbing.find_kb_branch(context.places, before.branch) not in elsewhere:
+    if own_keys.find_kb_branch(context.places, before.branch) not in elsewhere:
         return ()
     return (describe_stay(before.branch),)
 

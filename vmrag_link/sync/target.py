@@ -13,7 +13,7 @@ from vmrag_link import hints
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import KnowledgeRefused, PinMalformed, quoted
-from vmrag_link.git import plumbing
+from vmrag_link.git import own_keys, plumbing
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import At, KbBranch, Record, WorkingSet
 from vmrag_link.paths import Places
@@ -132,11 +132,11 @@ def _find_writable_branch(
     if trigger.branch is None or trigger.symbolic is None:
         return None, None, False
     other = lease.find_holder(places, trigger.symbolic)
-    name = plumbing.find_kb_branch(places, trigger.branch, of_tree=True)
+    name = own_keys.find_kb_branch(places, trigger.branch, of_tree=True)
     own_branch = engine.find_branch(name) if name else None
     if own_branch and (other or own_branch.dirty or own_branch.head == read_pinned_revision(places, trigger)):
         return own_branch, other, True
-    name = None if other else plumbing.find_kb_branch(places, trigger.branch)
+    name = None if other else own_keys.find_kb_branch(places, trigger.branch)
     return (engine.find_branch(name) if name else None), other, False
 
 

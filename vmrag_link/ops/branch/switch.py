@@ -9,7 +9,7 @@ from __future__ import annotations
 from vmrag_link import locks
 from vmrag_link.engines.base import ASIDE_PREFIX, is_reserved
 from vmrag_link.errors import BranchInUse, BranchMissing, NameInvalid, quoted
-from vmrag_link.git import plumbing, refs
+from vmrag_link.git import own_keys, work_trees
 from vmrag_link.models import Record
 from vmrag_link.ops.pin import go_to
 from vmrag_link.sync import lease
@@ -57,9 +57,9 @@ def switch(ws: Workspace, name: str) -> SwitchReport:
     with locks.hold_exclusive(ws.places.mapping_lock, purpose="switch a KB branch", timeout=ws.lock_timeout):
         if branch:
             require_free_branch(ws, branch.name, code_branch)
-            plumbing.set_kb_branch(ws.places, code_branch, branch.name)
+            own_keys.set_kb_branch(ws.places, code_branch, branch.name)
         else:
-            plumbing.forget_kb_branch(ws.places, code_branch)
+            own_keys.forget_kb_branch(ws.places, code_branch)
     pin_report = go_to(ws, branch.head if branch else name, trigger=trigger)
     notes: tuple[str, ...] = ()
     stays = branch is not None and branch_before is not None and branch.name == branch_before.name
@@ -101,8 +101,8 @@ def find_owner(ws: Workspace, kb_branch: str) -> str | None:
 
     It also deletes the entry of a deleted code branch, which `git update-ref -d` leaves.
     """
-    existing = refs.list_code_branches(ws.places)
-    for mapping in plumbing.list_kb_mappings(ws.places):
+    existing = work_trees.list_code_branches(ws.places)
+    for mapping in own_keys.list_kb_mappings(ws.places):
         if mapping.kb_branch == kb_branch and mapping.code not in existing:
-            plumbing.forget_kb_branch(ws.places, mapping.code, mapping.tree)
-    return plumbing.read_kb_owners(ws.places).get(kb_branch)
+            own_keys.forget_kb_branch(ws.places, mapping.code, mapping.tree)
+    return own_keys.read_kb_owners(ws.places).get(kb_branch)

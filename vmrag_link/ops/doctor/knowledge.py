@@ -14,7 +14,7 @@ from pathlib import Path
 from vmrag_link import hints, locks, permissions
 from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNCOMMITTED_NAME, find_correct_root
 from vmrag_link.errors import KnowledgeLost, PinError, RemoteError, quoted, set_aside
-from vmrag_link.git import plumbing, refs, remotes, sidecar_repo, transfer
+from vmrag_link.git import own_keys, remotes, sidecar_repo, transfer, work_trees
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.journal import CommitEntry, ReplayEntry
 from vmrag_link.ops.doctor.findings import DOCTOR_HINT, Finding, Topic
@@ -128,7 +128,7 @@ def _check_journal(ws: Workspace) -> Iterator[Finding]:
 
 def _check_commit(ws: Workspace, path: Path, entry: CommitEntry) -> Iterator[Finding]:
     git_dir = Path(entry.git_dir)
-    is_known = git_dir in refs.list_git_dirs(ws.places)
+    is_known = git_dir in work_trees.list_git_dirs(ws.places)
     is_running = is_known and locks.is_held(ws.places._replace(git_dir=git_dir).workspace_lock)
     if is_running or not path.exists():
         return
@@ -146,7 +146,7 @@ def _check_commit(ws: Workspace, path: Path, entry: CommitEntry) -> Iterator[Fin
 def _check_replay(ws: Workspace, path: Path, entry: ReplayEntry) -> Iterator[Finding]:
     if locks.is_held(ws.engine.folder / LOCK_NAME) or not path.exists():
         return
-    code = plumbing.read_kb_owners(ws.places).get(entry.kb_branch)
+    code = own_keys.read_kb_owners(ws.places).get(entry.kb_branch)
     message = f"the move of uncommitted documents of {entry.kb_branch!r} to {entry.to[:7]} was interrupted."
     if code in (None, ws.read_trigger().branch):
         yield Finding("REPLAY_UNFINISHED", "warning", message, "run 'vmrag sync' to finish it", str(path))

@@ -15,7 +15,7 @@ from pathlib import Path
 from vmrag_link import hints, locks
 from vmrag_link.errors import quoted, shortened
 from vmrag_link.file_access import measure_size, read_recorded_path
-from vmrag_link.git import refs
+from vmrag_link.git import work_trees
 from vmrag_link.git.run import unlock_hint
 from vmrag_link.index.directories import BUILDING_PREFIX
 from vmrag_link.ops.doctor.findings import Finding, Topic
@@ -44,7 +44,7 @@ def _check_locks(ws: Workspace) -> Iterator[Finding]:
 
 
 def _check_own_locks(places: Places) -> Iterator[Finding]:
-    worktree_folders = [git_dir / "vmrag" for git_dir in refs.list_git_dirs(places)[1:]]
+    worktree_folders = [git_dir / "vmrag" for git_dir in work_trees.list_git_dirs(places)[1:]]
     for folder in dict.fromkeys((*places.folders, *worktree_folders)):
         for path in sorted(folder.glob(f"*{_HOLDER}")):
             if path.name.startswith(BUILDING_PREFIX):
@@ -95,7 +95,7 @@ def _check_work_trees(places: Places) -> Iterator[Finding]:
     """Find deleted worktrees. A locked worktree (`git worktree lock`) may be on a disk that is not
     mounted.
     """
-    for git_dir in refs.list_git_dirs(places)[1:]:
+    for git_dir in work_trees.list_git_dirs(places)[1:]:
         tree = lease.find_work_tree(git_dir)
         if not tree.is_dir() and not (git_dir / "locked").exists():
             message = f"the worktree {tree} was deleted, but git still lists it, so its index is kept."

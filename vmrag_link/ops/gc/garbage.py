@@ -20,7 +20,7 @@ from vmrag_link.engines.base import LOCK_NAME
 from vmrag_link.engines.limits import CREATING_NAME
 from vmrag_link.errors import Busy, FileSystemError, IndexFailed, file_failures
 from vmrag_link.file_access import list_stale_temporaries, measure_size
-from vmrag_link.git import refs, sidecar_repo
+from vmrag_link.git import sidecar_repo, work_trees
 from vmrag_link.index import directories, upkeep, working
 from vmrag_link.index.views import Segments
 from vmrag_link.models import Record
@@ -208,11 +208,11 @@ def _list_orphaned_locks(ws: Workspace) -> list[Path]:
 def _list_temporaries(ws: Workspace) -> list[Path]:
     """Return temporary files of killed writers in vmrag's folders, in git, and in work trees."""
     places = ws.places
-    worktree_folders = [git_dir / "vmrag" for git_dir in refs.list_git_dirs(places)[1:]]
+    worktree_folders = [git_dir / "vmrag" for git_dir in work_trees.list_git_dirs(places)[1:]]
     roots = (places.shared, *worktree_folders, places.configured_hooks)
     folders = [Path(folder) for root in roots for folder, _, _ in os.walk(root)]
     temporaries = list_stale_temporaries(*folders, places.common / "hooks", places.common / "info")
-    tops = refs.list_work_trees(places)
+    tops = work_trees.list_work_trees(places)
     for name in (PIN_NAME, CONFIG_NAME, ATTRIBUTES):
         temporaries += list_stale_temporaries(*tops, name=name)
     query_folders = [(top / QUERIES_NAME).parent for top in tops]

@@ -25,8 +25,8 @@ from vmrag_link.errors import (
     quoted,
 )
 from vmrag_link.file_access import measure_size
-from vmrag_link.git import plumbing
-from vmrag_link.git.configuration import KbMapping
+from vmrag_link.git import own_keys
+from vmrag_link.git.own_keys import KbMapping
 from vmrag_link.models import KbBranch, Record
 from vmrag_link.ops.gc import garbage
 from vmrag_link.ops.gc.garbage import Leftovers
@@ -198,7 +198,7 @@ def _prune_branches(ws: Workspace) -> _Branches:
         existing = {branch.name for branch in ws.engine.list_branches()}
         unmapped = tuple(mapping for mapping in branches.unmap if mapping.kb_branch not in existing)
         for mapping in unmapped:
-            plumbing.forget_kb_branch(ws.places, mapping.code, mapping.tree)
+            own_keys.forget_kb_branch(ws.places, mapping.code, mapping.tree)
     return _Branches(tuple(pruned), branches.keep, unmapped)
 
 
@@ -209,7 +209,7 @@ def _classify_branches(ws: Workspace) -> _Branches:
     On a shared server, a branch without an entry here belongs to another repository.
     """
     active = kb_branches.list_active_mappings(ws)
-    stale = [mapping for mapping in plumbing.list_kb_mappings(ws.places) if mapping not in active]
+    stale = [mapping for mapping in own_keys.list_kb_mappings(ws.places) if mapping not in active]
     stale_names = {mapping.kb_branch for mapping in stale}
     in_use = {mapping.kb_branch for mapping in active} | set(_list_journaled(ws))
     target = ws.resolve_target()

@@ -12,7 +12,7 @@ from typing import Literal
 from vmrag_link import config
 from vmrag_link.engines import migrated
 from vmrag_link.errors import ConfigInvalid, PinMalformed, plural, quoted
-from vmrag_link.git import pin_conflict, pin_merge, plumbing, versions
+from vmrag_link.git import git_operation, pin_conflict, pin_merge, plumbing, versions
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.merging import revisions
 from vmrag_link.models import Record
@@ -102,7 +102,7 @@ def _is_git_busy(ws: Workspace) -> bool:
     `vmrag commit` would be refused, or a merge already fixed its tree. Uncommitted documents then
     neither enter the commit nor stop it: the sync moves them to its pin.
     """
-    return pin_merge.is_merge(ws.places) or plumbing.find_operation(ws.places) is not None
+    return pin_merge.is_merge(ws.places) or git_operation.find_operation(ws.places) is not None
 
 
 def _check_pin(ws: Workspace, staged: bytes | None, *, partial: bool) -> list[CommitFinding]:

@@ -27,7 +27,7 @@ from vmrag_link.errors import (
     RemoteUnreachable,
     quoted,
 )
-from vmrag_link.git import history, plumbing, remotes, transfer
+from vmrag_link.git import history, own_keys, plumbing, remotes, transfer
 from vmrag_link.git.history import PushedPins
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.merging import revisions
@@ -323,9 +323,9 @@ def _find_kb_branch(ws: Workspace, ref: PushedRef) -> str | None:
     """
     head = plumbing.read_head(ws.places)
     if ref.local in ("HEAD", "@") and head.branch and head.commit == ref.tip:
-        return plumbing.find_kb_branch(ws.places, head.branch)
+        return own_keys.find_kb_branch(ws.places, head.branch)
     name = ref.local if ref.local.startswith(BRANCHES) else ref.name
-    return plumbing.find_kb_branch(ws.places, name.removeprefix(BRANCHES))
+    return own_keys.find_kb_branch(ws.places, name.removeprefix(BRANCHES))
 
 
 def _find_own_address(ws: Workspace, push: Push, ref: str) -> Address:

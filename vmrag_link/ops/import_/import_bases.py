@@ -16,7 +16,7 @@ from vmrag_link import hints, terminal_text
 from vmrag_link.documents import import_base
 from vmrag_link.documents.import_base import OUTSIDE, ROOT, ImportBase
 from vmrag_link.errors import UsageInvalid, VmragError, plural, quoted
-from vmrag_link.git import configuration
+from vmrag_link.git import own_keys
 from vmrag_link.models import At, Collection, Record
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents import collections
@@ -67,8 +67,8 @@ def guess_base(ws: Workspace, sources: Sequence[Path], given: Path | None) -> Im
 
 def remember_folder(ws: Workspace, collection: str, base: ImportBase) -> None:
     """Record on this machine where a base outside of the repository is."""
-    if base.recorded == OUTSIDE and configuration.read_import_folder(ws.places, collection) != base.folder:
-        configuration.set_import_folder(ws.places, collection, base.folder)
+    if base.recorded == OUTSIDE and own_keys.read_import_folder(ws.places, collection) != base.folder:
+        own_keys.set_import_folder(ws.places, collection, base.folder)
 
 
 def describe_base(base: ImportBase) -> str:
@@ -115,7 +115,7 @@ def _require_same_outside(ws: Workspace, collection: Collection, errors: _BaseEr
     are_outside = base.recorded == OUTSIDE and collection.import_base == OUTSIDE
     if not are_outside or errors.request.replace:
         return
-    before = configuration.read_import_folder(ws.places, collection.name)
+    before = own_keys.read_import_folder(ws.places, collection.name)
     if before and before.is_dir() and import_base.locate_path(before) != base.folder:
         raise errors.form_error(
             f"the documents of collection {collection.name!r} come from {terminal_text.escape_line(str(before))}, which "
@@ -131,7 +131,7 @@ def _read_recorded_base(ws: Workspace, at: At, collection: Collection, errors: _
         raise errors.form_unknown(f"the import base {recorded!r} of collection {collection.name!r} {problem}.")
     if recorded != OUTSIDE:
         return import_base.restore_base(recorded, errors.top)
-    folder = configuration.read_import_folder(ws.places, collection.name)
+    folder = own_keys.read_import_folder(ws.places, collection.name)
     if folder is None:
         raise errors.form_unknown_outside(source for _, source in ws.engine.list_sources(at, collection.name))
     return ImportBase(OUTSIDE, import_base.locate_path(folder), errors.top)

@@ -15,7 +15,7 @@ import msgspec
 from vmrag_link import hints
 from vmrag_link.engines.base import ASIDE_PREFIX, is_memory_branch, is_reserved
 from vmrag_link.errors import GitBusy, MergeConflict, NameInvalid, Uncommitted, plural, quoted
-from vmrag_link.git import plumbing, staging
+from vmrag_link.git import git_operation, own_keys, staging
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.merging import replay
 from vmrag_link.merging.choices import Choice, Decisions
@@ -99,11 +99,11 @@ def continue_merge(ws: Workspace, signature: Signature | None = None) -> MergeRe
     """
     state = merge_state.require_merge(ws)
     if state.kind == "git":
-        busy = plumbing.find_operation(ws.places)
+        busy = git_operation.find_operation(ws.places)
         raise MergeConflict(
             "git's own merge is open, and .dolt-version has a conflict.",
             hint=hints.join_steps(
-                "run 'vmrag resolve' to resolve the conflicts", plumbing.suggest_finish(busy) if busy else ""
+                "run 'vmrag resolve' to resolve the conflicts", git_operation.suggest_finish(busy) if busy else ""
             ),
         )
     report = _advance_merge(ws, writing.require_writable(ws), state, signature)
@@ -124,17 +124,17 @@ def abort_merge(ws: Workspace) -> MergeReport:
     recovery.recover(ws)
     state = merge_state.require_merge(ws)
     if state.kind == "git":
-        busy = plumbing.find_operation(ws.places)
+        busy = git_operation.find_operation(ws.places)
         raise GitBusy(
             "git has started this merge, so git must abort it.",
-            hint=plumbing.suggest_finish(busy) if busy else "run 'git checkout HEAD -- .dolt-version' to abort it",
+            hint=git_operation.suggest_finish(busy) if busy else "run 'git checkout HEAD -- .dolt-version' to abort it",
         )
     report = _build_report(state, "aborted", state.ours)
     is_at_start = merge_state.is_at_start(ws, state)
     branch = None
     if state.written and is_at_start:
         branch = ws.find_kb_branch()
-    elif state.written and (name := plumbing.find_kb_branch(ws.places, state.symbolic.removeprefix(BRANCHES))):
+    elif state.written and (name := own_keys.find_kb_branch(ws.places, state.symbolic.removeprefix(BRANCHES))):
         branch = ws.engine.find_branch(name)
     if branch is None or not branch.dirty:
         merge_state.clear_merge(ws)

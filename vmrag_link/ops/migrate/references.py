@@ -15,7 +15,7 @@ from vmrag_link import settings_docs
 from vmrag_link.engines.base import KEEP_BRANCH, Engine, EngineName, read_root
 from vmrag_link.errors import Busy, GitBusy, KnowledgeMoved, MergeConflict, PinMalformed, Uncommitted, plural
 from vmrag_link.file_access import read_regular, require_files, write_atomically
-from vmrag_link.git import plumbing, refs, staging
+from vmrag_link.git import git_operation, plumbing, staging, work_trees
 from vmrag_link.models import Record
 from vmrag_link.ops.migrate.copy_revisions import CopiesByName
 from vmrag_link.ops.migrate.exchange import MigrationState, RewrittenFile
@@ -43,11 +43,11 @@ def require_nothing_open(ws: Workspace) -> None:
     """Raise `GitBusy`, `MergeConflict` or `Busy` if an operation of git, a merge or a commit is
     unfinished.
     """
-    if operation := plumbing.find_operation(ws.places):
-        raise GitBusy(f"git has an unfinished {operation}.", hint=plumbing.suggest_finish(operation))
+    if operation := git_operation.find_operation(ws.places):
+        raise GitBusy(f"git has an unfinished {operation}.", hint=git_operation.suggest_finish(operation))
     recover(ws)
     merge_state.refuse_if_open(ws)
-    for folder in refs.list_git_dirs(ws.places):
+    for folder in work_trees.list_git_dirs(ws.places):
         if folder != ws.places.git_dir and (folder / "vmrag" / ws.places.merge.name).exists():
             raise MergeConflict(
                 f"a merge is open in another worktree, whose git folder is {folder}.",

@@ -23,7 +23,7 @@ from vmrag_link.errors import (
     MessageMissing,
     RevisionMissing,
 )
-from vmrag_link.git import configuration, plumbing, remotes
+from vmrag_link.git import configuration, own_keys, plumbing, remotes
 from vmrag_link.models import Chunking, Record, RevisionInfo
 from vmrag_link.ops import collection_writes
 from vmrag_link.ops.new_knowledge_base import import_chroma
@@ -39,6 +39,7 @@ from vmrag_link.transport import address
 from vmrag_link.workspace import Workspace, reasons
 from vmrag_link.workspace.documents import writing
 from vmrag_link.workspace.follow.provenance import AnswerOrigin, KbBlock
+from vmrag_link.workspace.history.revparse import MAX_LISTED_CANDIDATES, MIN_PREFIX_CHARACTERS
 from vmrag_link.workspace.pins import history_pins
 from vmrag_link.workspace.pins.history_pins import Offer
 from vmrag_link.workspace.remotes import destinations
@@ -205,7 +206,7 @@ def _is_unused(ws: Workspace) -> bool:
     if any(branch.name != ROOT_BRANCH or branch.dirty for branch in ws.engine.list_branches()):
         return False
     has_pins = any(True for _ in history_pins.read_pins(ws.places))
-    return not has_pins and not plumbing.list_kb_mappings(ws.places)
+    return not has_pins and not own_keys.list_kb_mappings(ws.places)
 
 
 def _resolve_setting(ws: Workspace, url: str, allow: Callable[[str], None]) -> str:
@@ -288,10 +289,10 @@ def _choose_start(
 def _find_commit(ws: Workspace, source: str, heads: Collection[str], prefix: str) -> str:
     """Return the only commit behind these heads whose hash has this prefix."""
     matching = sorted(commit for commit in ws.engine.map_parents(heads) if commit.startswith(prefix.lower()))
-    if len(matching) == 1 and len(prefix) >= SHORTEST_HASH:
+    if len(matching) == 1 and len(prefix) >= MIN_PREFIX_CHARACTERS:
         return matching[0]
     if len(matching) == 1:
-        problem = f"the hash prefix {prefix!r} is shorter than {SHORTEST_HASH} characters."
+        problem = f"the hash prefix {prefix!r} is shorter than {MIN_PREFIX_CHARACTERS} characters."
     else:
         number = "several commits" if matching else "no commit"
         problem = f"{source} has {number} with the hash prefix {prefix[:80]!r}."
@@ -299,7 +300,7 @@ def _find_commit(ws: Workspace, source: str, heads: Collection[str], prefix: str
         problem,
         hint="run 'vmrag log' to list the revisions after a clone without a commit",
         revision=prefix,
-        candidates=matching[:CANDIDATES],
+        candidates=matching[:MAX_LISTED_CANDIDATES],
     )
 
 

@@ -14,7 +14,7 @@ from vmrag_link.engines import migrated, opening
 from vmrag_link.engines.base import EngineName, Write, detect_engine, read_root
 from vmrag_link.errors import AlreadyInitialized, InitializedElsewhere, KnowledgeElsewhere, RemoteEmpty, RemoteError
 from vmrag_link.file_access import require_files, require_folders
-from vmrag_link.git import folder_modes, identity, plumbing, staging
+from vmrag_link.git import folder_modes, identity, own_keys, plumbing, staging
 from vmrag_link.models import Record
 from vmrag_link.ops.branch.switch import require_free_branch
 from vmrag_link.ops.init import own_settings
@@ -228,7 +228,7 @@ def _create_branch(ws: Workspace, start: Start) -> None:
     code_branch = ws.read_trigger().branch or ""
     if start.detached:
         if code_branch:
-            plumbing.forget_kb_branch(ws.places, code_branch)
+            own_keys.forget_kb_branch(ws.places, code_branch)
         return
     if start.branch is None:
         name = kb_branches.prepare_branch(ws, ws.resolve_target())
@@ -245,7 +245,7 @@ def _create_branch(ws: Workspace, start: Start) -> None:
         ws.engine.write(name, start.rows, expected=first_revision)
         author = identity.read_identity(ws.places)
         ws.engine.commit(name, message=start.message, author=author, date=clock.now(), expected=first_revision)
-    plumbing.set_kb_branch(ws.places, code_branch, name)
+    own_keys.set_kb_branch(ws.places, code_branch, name)
 
 
 def _write_files(ws: Workspace, start: Start) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vmrag_link.errors import GitFailed
 from vmrag_link.file_access import write_atomically
-from vmrag_link.git import listing, plumbing
+from vmrag_link.git import listing, own_keys
 from vmrag_link.ops.new_knowledge_base.knowledge_base import require_no_links
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.pins.pinning import ATTRIBUTES
@@ -28,7 +28,7 @@ def all_or_nothing(ws: Workspace) -> Iterator[None]:
     contents = {path: path.read_bytes() if path.is_file() else None for path in files}
     index_entries = listing.read_index_entries(ws.places, files)
     code_branch = ws.read_trigger().branch or ""
-    kb_branch = plumbing.find_kb_branch(ws.places, code_branch)
+    kb_branch = own_keys.find_kb_branch(ws.places, code_branch)
     names_by_folder = {folder: _list_names(folder) for folder in (ws.places.shared, ws.places.work_tree_folder)}
     try:
         yield
@@ -42,9 +42,9 @@ def all_or_nothing(ws: Workspace) -> Iterator[None]:
         with contextlib.suppress(GitFailed):  # the error of the block is more helpful
             listing.restore_index_entries(ws.places, files, index_entries)
         if kb_branch is None:
-            plumbing.forget_kb_branch(ws.places, code_branch)
+            own_keys.forget_kb_branch(ws.places, code_branch)
         else:
-            plumbing.set_kb_branch(ws.places, code_branch, kb_branch)
+            own_keys.set_kb_branch(ws.places, code_branch, kb_branch)
         raise
 
 

@@ -15,7 +15,7 @@ from vmrag_link import clock, locks
 from vmrag_link.engines import migrated
 from vmrag_link.errors import DocumentMissing, MergeConflict
 from vmrag_link.file_access import write_atomically
-from vmrag_link.git import identity, pin_conflict, pin_merge, plumbing, staging
+from vmrag_link.git import git_operation, identity, pin_conflict, pin_merge, staging
 from vmrag_link.merging.choices import Choice
 from vmrag_link.merging.conflicts import Conflict, Decision, convert_decision, update_choices
 from vmrag_link.merging.revisions import merge_revisions
@@ -240,8 +240,8 @@ def _conclude_git_merge(ws: Workspace, state: MergeState, merged: MergeResult) -
     staged = staging.stage_path(ws.places, ws.places.pin)
     if staged:
         merge_state.clear_merge(ws, "git")
-    busy = plumbing.find_operation(ws.places)
-    next_command = plumbing.get_finish_command(busy) if busy else "git status"
+    busy = git_operation.find_operation(ws.places)
+    next_command = git_operation.get_finish_command(busy) if busy else "git status"
     report = _build_report(ws, state, merged)
     return msgspec.structs.replace(
         report,

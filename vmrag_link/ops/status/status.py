@@ -13,7 +13,7 @@ from vmrag_link import hints, locks
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import IndexFailed, PinMalformed, PinRevisionMissing, RowsInvalid, VmragError, enumerated, quoted
-from vmrag_link.git import history, objects, pin_conflict, pin_merge, plumbing
+from vmrag_link.git import git_operation, history, objects, pin_conflict, pin_merge, plumbing
 from vmrag_link.index import view as views
 from vmrag_link.index.view import FORMAT
 from vmrag_link.models import Record, WorkingSet
@@ -266,7 +266,7 @@ def _explain_drift(ws: Workspace, target: Target) -> list[str]:
     elif gap == "index_unusable":
         reasons.append(f"the index of {bound_revision[:7]} cannot be used: {ws.views.find_problem(bound_revision)}.")
     elif gap == "moved" and not position.is_renamed:
-        operation = plumbing.find_operation(ws.places)
+        operation = git_operation.find_operation(ws.places)
         reasons.append(
             f"HEAD has moved since the last sync{f'; hooks wait for the end of a {operation}' if operation else ''}."
         )

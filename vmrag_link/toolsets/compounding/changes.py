@@ -20,7 +20,7 @@ from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.engines.base import Write, is_reserved
 from vmrag_link.errors import DocumentMissing, FileFailed, quoted
 from vmrag_link.file_access import list_stale_temporaries, write_atomically
-from vmrag_link.git import identity, plumbing
+from vmrag_link.git import identity, own_keys
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import At, Document, KbBranch, Record, WorkingSet, parse_metadata
 from vmrag_link.ops import reset
@@ -229,7 +229,7 @@ def _list_places(ws: Workspace) -> list[_Place]:
     """Return the checked-out branch, then the other branches."""
     origin = read_consistently(ws, lambda: find_origin(ws), index=False)
     current = ws.find_kb_branch()
-    codes = plumbing.read_kb_owners(ws.places)
+    codes = own_keys.read_kb_owners(ws.places)
     own_branch = ws.read_trigger().branch or origin.kb.branch or ""
     others = [
         _Place(

@@ -13,7 +13,7 @@ from vmrag_link.conversion import formats
 from vmrag_link.documents import import_base
 from vmrag_link.documents.import_base import OUTSIDE
 from vmrag_link.file_access import read_regular
-from vmrag_link.git import configuration
+from vmrag_link.git import own_keys
 from vmrag_link.models import Collection, Document
 from vmrag_link.paths import Places
 
@@ -35,7 +35,7 @@ def source_file(places: Places, collection: Collection, document: Document) -> P
     if not source or "://" in source or import_base.escapes_folder(source):
         return None
     is_outside = collection.import_base == OUTSIDE
-    folder = configuration.read_import_folder(places, collection.name) if is_outside else places.top
+    folder = own_keys.read_import_folder(places, collection.name) if is_outside else places.top
     if folder is None:
         return None
     root = Path(os.path.realpath(folder))

@@ -29,7 +29,7 @@ from vmrag_link.errors import (
     file_failures,
     quoted,
 )
-from vmrag_link.git import configuration, note_index, plumbing, staging
+from vmrag_link.git import configuration, git_operation, note_index, plumbing, staging
 from vmrag_link.git.objects import hash_blob
 from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME
@@ -136,11 +136,11 @@ def _require_unchanged(folder: NoteFolder, changes: Sequence[NoteChange]) -> Non
 
 def _refuse_git_operation(ws: Workspace) -> None:
     """Raise `GitBusy` during an operation of git, or while the index has unmerged files."""
-    operation = plumbing.find_operation(ws.places)
+    operation = git_operation.find_operation(ws.places)
     if operation:
         raise GitBusy(
             f"a {operation} is in progress, so vmrag cannot write notes now.",
-            hint=plumbing.suggest_finish(operation),
+            hint=git_operation.suggest_finish(operation),
             operation=operation,
         )
     if unmerged := note_index.list_unmerged_files(ws.places):

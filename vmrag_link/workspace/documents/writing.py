@@ -27,7 +27,7 @@ from vmrag_link.errors import (
     Uncommitted,
     file_failures,
 )
-from vmrag_link.git import folder_modes, plumbing
+from vmrag_link.git import folder_modes, git_operation
 from vmrag_link.models import At, KbBranch, WorkingSet
 from vmrag_link.sync import lease
 from vmrag_link.sync.target import Target, describe_held, describe_unpinned, form_pin_hint
@@ -312,9 +312,9 @@ def refuse_git_operation(ws: Workspace) -> None:
     """
     from vmrag_link.git import pin_conflict
 
-    operation = plumbing.find_operation(ws.places)
+    operation = git_operation.find_operation(ws.places)
     if operation:
-        hint = plumbing.suggest_finish(operation)
+        hint = git_operation.suggest_finish(operation)
         if pin_conflict.find_undecided(ws.places):
             hint = hints.join_steps(hints.suggest_command("vmrag resolve"), hint)
         sentence = f"a {operation} is in progress in this working tree, so vmrag cannot write documents now."

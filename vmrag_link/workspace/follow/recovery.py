@@ -15,7 +15,7 @@ from vmrag_link import locks
 from vmrag_link.engines import migrated
 from vmrag_link.engines.base import ASIDE_PREFIX
 from vmrag_link.errors import Busy, GitFailed, quoted, shortened
-from vmrag_link.git import plumbing
+from vmrag_link.git import git_operation, own_keys, work_trees
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.git.run import unlock_hint
 from vmrag_link.journal import CommitEntry, Entry, ReplayEntry
@@ -52,7 +52,7 @@ def _pin_unpinned_head(ws: Workspace) -> None:
         return
     target = ws.resolve_target()
     branch = target.kb_branch
-    if branch is None or target.attachment not in ("behind", "held") or plumbing.find_operation(ws.places):
+    if branch is None or target.attachment not in ("behind", "held") or git_operation.find_operation(ws.places):
         return
     from vmrag_link.workspace.pins import history_pins
 
@@ -72,7 +72,7 @@ def _pin_unpinned_head(ws: Workspace) -> None:
 
 def _finish_replays(ws: Workspace) -> None:
     """Finish the replays of HEAD's code branch, and of code branches that were removed."""
-    owners = plumbing.read_kb_owners(ws.places)
+    owners = own_keys.read_kb_owners(ws.places)
     code_branch = ws.read_trigger().branch
     for path, entry in ws.journal.list_entries():
         if not isinstance(entry, ReplayEntry):
@@ -119,7 +119,7 @@ def is_on_branch(ws: Workspace, entry: CommitEntry) -> bool:
     if trigger.branch is None:
         return False
     # A code branch that was renamed keeps its KB branch.
-    was_renamed = plumbing.find_kb_branch(ws.places, trigger.branch) == entry.kb_branch
+    was_renamed = own_keys.find_kb_branch(ws.places, trigger.branch) == entry.kb_branch
     if trigger.symbolic != entry.symbolic and not was_renamed:
         return False
     target = ws.resolve_target()  # without a KB branch if another work tree writes on it
@@ -158,10 +158,8 @@ def _stash_entry(ws: Workspace, path: Path, problem: str) -> None:
 
 def _take_over(ws: Workspace, path: Path, entry: CommitEntry) -> None:
     """Finish the commit of another work tree, unless a process in that work tree holds its lock."""
-    from vmrag_link.git import refs
-
     other_git_dir = Path(entry.git_dir)
-    if other_git_dir not in refs.list_git_dirs(ws.places) or not other_git_dir.is_dir():
+    if other_git_dir not in work_trees.list_git_dirs(ws.places) or not other_git_dir.is_dir():
         _finish_commit(ws, path, entry)
         return
     lock = ws.places._replace(git_dir=other_git_dir).workspace_lock
@@ -184,7 +182,7 @@ def _finish_commit(ws: Workspace, path: Path, entry: CommitEntry) -> None:
         ws.journal.remove_entry(path)
         return
     revision = branch.head
-    is_git_busy = plumbing.find_operation(ws.places) or pin_conflict.read_stages(ws.places)
+    is_git_busy = git_operation.find_operation(ws.places) or pin_conflict.read_stages(ws.places)
     can_write_pin = is_on_branch(ws, entry) and not is_git_busy
     pin_now = ws.read_trigger().pin
     pin_before = entry.pin.encode() if entry.pin is not None else None

@@ -21,7 +21,7 @@ from vmrag_link.engines.base import Engine
 from vmrag_link.errors import FileFailed, KnowledgeMoved, MergeConflict, PinMalformed, quoted, set_aside
 from vmrag_link.file_access import write_atomically
 from vmrag_link.formats import require_known_format
-from vmrag_link.git import pin_conflict, pin_merge, plumbing, staging
+from vmrag_link.git import git_operation, pin_conflict, pin_merge, staging
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.merging.choices import Choice
 from vmrag_link.models import At, Record
@@ -139,7 +139,7 @@ def discard_aborted(ws: Workspace) -> None:
     open, for example when `git merge-tree` runs the driver.
     """
     undecided = pin_conflict.find_undecided(ws.places)
-    if undecided is None or (undecided.closed and plumbing.find_operation(ws.places) is None):
+    if undecided is None or (undecided.closed and git_operation.find_operation(ws.places) is None):
         clear_merge(ws, "git")
 
 
@@ -148,9 +148,9 @@ def require_merge(ws: Workspace) -> MergeState:
     state = recover_merge(ws)
     if state is None:
         hint = "run 'vmrag merge REF' to start a merge"
-        operation = plumbing.find_operation(ws.places)
+        operation = git_operation.find_operation(ws.places)
         if operation and operation != "bisect":
-            hint = plumbing.suggest_finish(operation)
+            hint = git_operation.suggest_finish(operation)
         raise MergeConflict("no merge is open.", hint=hint)
     return state
 
@@ -160,7 +160,9 @@ def refuse_if_open(ws: Workspace) -> None:
     state = recover_merge(ws)
     if state is None:
         return
-    is_applied_stash = state.closed and plumbing.find_operation(ws.places) is None  # by `git add`, without a commit
+    is_applied_stash = (
+        state.closed and git_operation.find_operation(ws.places) is None
+    )  # by `git add`, without a commit
     if not is_applied_stash:
         raise MergeConflict(
             f"the merge of {state.source} is not finished.",

@@ -12,7 +12,7 @@ from vmrag_link import hints
 from vmrag_link.engines.base import read_root
 from vmrag_link.engines.migrated import try_read_pin
 from vmrag_link.errors import PinMissing, enumerated, plural
-from vmrag_link.git import history, plumbing, refs
+from vmrag_link.git import history, plumbing, work_trees
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
@@ -49,8 +49,8 @@ def list_pinned(places: Places) -> list[str]:
 
     Missing revisions are included.
     """
-    uncommitted = (try_read_pin(places.kb, data) for data in refs.list_uncommitted_pins(places))
-    committed = (pin for pin, _ in read_pins(places, also=refs.list_noted_commits(places)))
+    uncommitted = (try_read_pin(places.kb, data) for data in work_trees.list_uncommitted_pins(places))
+    committed = (pin for pin, _ in read_pins(places, also=work_trees.list_noted_commits(places)))
     return [pin.dolt_commit for pin in (*filter(None, uncommitted), *committed)]
 
 
@@ -152,6 +152,6 @@ def _find_first_usable(ws: Workspace, revisions: Iterable[str]) -> list[str]:
 def _list_branches(ws: Workspace) -> dict[str, list[str]]:
     """Return the code branches that end with each revision."""
     branches: dict[str, list[str]] = {}
-    for code, revision in read_branch_pins(ws.places, sorted(refs.list_code_branches(ws.places))).items():
+    for code, revision in read_branch_pins(ws.places, sorted(work_trees.list_code_branches(ws.places))).items():
         branches.setdefault(revision, []).append(code)
     return branches

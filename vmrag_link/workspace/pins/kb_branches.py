@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from vmrag_link import locks
 from vmrag_link.engines.base import ASIDE_PREFIX, RESERVED_PREFIX, Engine, is_reserved
 from vmrag_link.errors import BranchExists, BranchInUse, NameInvalid, quoted
-from vmrag_link.git import plumbing, refs
-from vmrag_link.git.configuration import KbMapping
+from vmrag_link.git import own_keys, work_trees
+from vmrag_link.git.own_keys import KbMapping
 from vmrag_link.models import KbBranch, Record
 from vmrag_link.pin_values import REVISION
 from vmrag_link.sync import lease
@@ -48,7 +48,7 @@ def list_branches(ws: Workspace) -> BranchesReport:
 
     Other branches with reserved names are left out.
     """
-    mapped = plumbing.read_kb_owners(ws.places)
+    mapped = own_keys.read_kb_owners(ws.places)
     current = ws.read_trigger().branch
     rows = [
         BranchRow(
@@ -74,12 +74,12 @@ def prepare_branch(ws: Workspace, target: Target) -> str:
     # topic.
     is_separate = target.in_use_by is not None
     with locks.hold_exclusive(ws.places.mapping_lock, purpose="name a KB branch", timeout=ws.lock_timeout):
-        mapped = plumbing.find_kb_branch(ws.places, code, of_tree=is_separate)
-        taken = {kb.lower() for kb in plumbing.read_kb_owners(ws.places) if kb != mapped}
+        mapped = own_keys.find_kb_branch(ws.places, code, of_tree=is_separate)
+        taken = {kb.lower() for kb in own_keys.read_kb_owners(ws.places) if kb != mapped}
         if mapped and mapped.lower() not in taken and ws.engine.is_legal_branch_name(mapped):
             return mapped
         name = find_free_name(ws.engine, code, taken | ({code.lower()} if is_separate else set()))
-        plumbing.set_kb_branch(ws.places, code, name, of_tree=is_separate)
+        own_keys.set_kb_branch(ws.places, code, name, of_tree=is_separate)
     if target.in_use_by:
         ws.progress.note(lease.describe_shared(target.in_use_by, code, name))
     return name
@@ -109,7 +109,7 @@ def require_new(ws: Workspace, name: str) -> None:
                 hint="run 'vmrag branch' to list the KB branches",
                 branch=branch.name,
             )
-    for kb, code in plumbing.read_kb_owners(ws.places).items():
+    for kb, code in own_keys.read_kb_owners(ws.places).items():
         if kb.lower() == name.lower() and code != ws.read_trigger().branch:
             raise BranchInUse(
                 f"the name {kb!r} is reserved for the code branch {code!r}.",
@@ -148,11 +148,11 @@ def list_active_mappings(ws: Workspace) -> list[KbMapping]:
     """Return the mappings whose code branch exists, and whose work tree exists if they belong to
     one.
     """
-    existing = refs.list_code_branches(ws.places)
-    trees = {"", *map(plumbing.format_tree_key, refs.list_git_dirs(ws.places))}
+    existing = work_trees.list_code_branches(ws.places)
+    trees = {"", *map(own_keys.format_tree_key, work_trees.list_git_dirs(ws.places))}
     return [
         kb_mapping
-        for kb_mapping in plumbing.list_kb_mappings(ws.places)
+        for kb_mapping in own_keys.list_kb_mappings(ws.places)
         if kb_mapping.code in existing and kb_mapping.tree in trees
     ]
 
@@ -216,7 +216,7 @@ def _warn_uncommitted(ws: Workspace, target: Target) -> Iterator[str]:
     if not dirty:
         return
     abandoned_names = {branch.name for branch in list_abandoned(ws, target)}
-    codes, out = plumbing.read_kb_owners(ws.places), refs.list_checked_out(ws.places)
+    codes, out = own_keys.read_kb_owners(ws.places), work_trees.list_checked_out(ws.places)
     for branch in dirty:
         subject = f"{branch.name!r} has uncommitted documents"
         if branch.name in abandoned_names:
@@ -232,7 +232,7 @@ def _warn_unpinned(ws: Workspace, target: Target) -> Iterator[str]:
 
     The next work tree of the branch pins that revision (`workspace.follow.recovery`).
     """
-    codes = {kb: code for code, kb in plumbing.read_kb_branches(ws.places).items()}
+    codes = {kb: code for code, kb in own_keys.read_kb_branches(ws.places).items()}
     current_name = target.kb_branch.name if target.kb_branch else None
     heads = {
         codes[branch.name]: branch
@@ -246,7 +246,7 @@ def _warn_unpinned(ws: Workspace, target: Target) -> Iterator[str]:
     pins = history_pins.read_branch_pins(ws.places, heads)
     ahead = {code: head for code, head in heads.items() if code in pins and pins[code] != head.head}
     ahead = {code: branch for code, branch in ahead.items() if history_pins.is_unpinned(ws, pins[code], branch.head)}
-    out = refs.list_checked_out(ws.places) if ahead else set()
+    out = work_trees.list_checked_out(ws.places) if ahead else set()
     for code, branch in ahead.items():
         if code not in out:
             yield f"no commit of {code!r} pins revision {branch.head[:7]} of {branch.name!r}; run 'git switch {quoted(code)}' to pin it"
