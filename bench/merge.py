@@ -18,7 +18,7 @@ from vmrag_hooks import shims
 from vmrag_link import pin as pins
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
-from vmrag_link.git import pin_merge
+from vmrag_link.git import merge_driver
 from vmrag_link.models import Document, content_hash
 
 CHANGED = 10
@@ -136,7 +136,7 @@ def prepared(folder: Path, size: int, env: dict[str, str]) -> Path:
     shutil.copytree(source, repo, symlinks=True)
     knowledge.git(repo, "config", "merge.vmrag.driver", shims.format_driver_command(sys.executable), env=env)
     knowledge.git(repo, "config", "core.hooksPath", "/dev/null", env=env)  # what hooks cost is measured elsewhere
-    (repo / ".git/info/attributes").write_text(pin_merge.ATTRIBUTE + "\n")
+    (repo / ".git/info/attributes").write_text(merge_driver.ATTRIBUTE + "\n")
     engine = DoltliteEngine.open(repo / ".git/vmrag/kb")
     start = knowledge.head(engine, "main")
     knowledge.git(repo, "switch", "-q", "main", env=env)

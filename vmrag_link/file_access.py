@@ -10,6 +10,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from vmrag_link import permissions
 from vmrag_link.errors import in_the_way, too_little_space
@@ -206,18 +207,22 @@ def measure_size(folder: Path) -> int:
     return total
 
 
-FileStamp = tuple[int, int, int, int]
+class FileStamp(NamedTuple):
+    """A value that differs after a file was written, or replaced like git does it."""
+
+    inode: int
+    size: int
+    modified_ns: int
+    changed_ns: int
 
 
 def read_file_stamp(path: Path) -> FileStamp | None:
-    """Return a value that changes if the file is written to, or replaced like git does it; None
-    without the file.
-    """
+    """Return the stamp of a file, or None without the file."""
     try:
         status = os.stat(path)  # noqa: PTH116  Path's own is slower, and every call of a tool asks for several
     except OSError:
         return None
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    return FileStamp(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def read_file_stamps(paths: Iterable[Path]) -> tuple[FileStamp | None, ...]:

@@ -14,7 +14,7 @@ from vmrag_hooks.hook_runs import HOOK_RUNS
 from vmrag_link import __version__, hints, proc
 from vmrag_link.errors import HooksRefused, quoted
 from vmrag_link.file_access import read_recorded_path
-from vmrag_link.git import hook_choice, hook_config, pin_merge, plumbing
+from vmrag_link.git import hook_choice, hook_config, merge_driver, plumbing
 from vmrag_link.git import hooks as git_hooks
 from vmrag_link.git.hook_config import HOOKS, SYNCING
 from vmrag_link.git.run import run_git
@@ -258,16 +258,16 @@ def check_driver(ws: Workspace) -> Iterator[Finding]:
     if plumbing.read_pin_bytes(ws.places) is None:
         return
     section, install = (
-        pin_merge.read_driver(ws.places),
+        merge_driver.read_driver(ws.places),
         _form_install_hint(ws.places, git_hooks.find_hooks_folder(ws.places)),
     )
     command = section.get("driver", "")
     if not section:
         message = "the merge driver of the pin is not registered, so git merges the pin line by line, with conflicts."
-        yield Finding("DRIVER_MISSING", "warning", message, install, pin_merge.DRIVER)
+        yield Finding("DRIVER_MISSING", "warning", message, install, merge_driver.DRIVER)
     elif not command:
         message = "the merge driver of the pin is registered without a command, so merges of pins fail."
-        yield Finding("DRIVER_INCOMPLETE", "error", message, install, pin_merge.DRIVER)
+        yield Finding("DRIVER_INCOMPLETE", "error", message, install, merge_driver.DRIVER)
     elif not (python := _find_program(command)) or not shutil.which(python):
         message = f"the Python of the pin's merge driver no longer exists ({python or command}), so each merge of pins is a conflict."
         yield Finding("DRIVER_BROKEN", "warning", message, install, python or command)
@@ -286,7 +286,7 @@ def _find_program(command: str) -> str:
 
 def _register_driver(ws: Workspace, _: Finding) -> str:
     python = _find_usable_interpreter(ws.places) or sys.executable
-    pin_merge.register_driver(ws.places, shims.format_driver_command(python))
+    merge_driver.register_driver(ws.places, shims.format_driver_command(python))
     return f"registered it with {python}."
 
 

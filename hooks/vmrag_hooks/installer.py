@@ -17,7 +17,7 @@ from vmrag_hooks import chaining, husky, lefthook, shim_files, shims
 from vmrag_hooks.routes import HookRoutes, choose_place, find_routes, refuse_obstacles
 from vmrag_link.errors import HooksRefused, UsageInvalid, nearest, quoted
 from vmrag_link.file_access import write_atomically
-from vmrag_link.git import folder_modes, hook_choice, hook_config, pin_merge, plumbing
+from vmrag_link.git import folder_modes, hook_choice, hook_config, merge_driver, plumbing
 from vmrag_link.git import hooks as git_hooks
 from vmrag_link.git.hook_config import HOOKS, SYNCING
 from vmrag_link.models import Record
@@ -137,7 +137,7 @@ def install_hooks(
         written = _write_config(places, folder, installed) if configured else _write_files(places, folder, routes)
         if worktree is False:
             hook_choice.remove_limit(places)
-    driver = not files_only and pin_merge.register_driver(places, shims.format_driver_command(python))
+    driver = not files_only and merge_driver.register_driver(places, shims.format_driver_command(python))
     return InstallReport(
         str(places.configured_hooks if configured else folder),
         python,
@@ -145,7 +145,7 @@ def install_hooks(
         unchanged=tuple(hook for hook in installed if hook not in written.hooks),
         chained=written.chained,
         driver=driver,
-        attributed=pin_merge.is_attributed(places),
+        attributed=merge_driver.is_attributed(places),
         limited=hook_choice.is_limited(places),
         husky=not configured and husky.find_scripts(folder) is not None,
         scripts=written.scripts,
@@ -333,7 +333,7 @@ def _remove_records(places: Places) -> bool:
     hook_choice.remove_limit(places)
     if places.shared.is_dir():
         hook_choice.record_chosen_hooks(places, ())
-    return pin_merge.forget_driver(places)
+    return merge_driver.forget_driver(places)
 
 
 def runs_here(places: Places, hook: str) -> bool:

@@ -17,7 +17,8 @@ from pathlib import Path
 gc.disable()  # before the imports, which would trigger it several times
 
 from vmrag_hooks.boundary import run_guarded  # noqa: E402
-from vmrag_link.git.pin_merge import is_merge, read_marker_size  # noqa: E402
+from vmrag_link.git.merge_driver import read_marker_size  # noqa: E402
+from vmrag_link.git.pin_merge import is_merge  # noqa: E402
 from vmrag_link.progress import QUIET  # noqa: E402
 from vmrag_link.workspace import Workspace, twins  # noqa: E402
 from vmrag_link.workspace.follow import accepted_losses  # noqa: E402

@@ -16,7 +16,7 @@ from vmrag_link.errors import FileFailed, HooksRefused, quoted
 from vmrag_link.file_access import sync_to_disk, write_atomically
 from vmrag_link.git import hooks as git_hooks
 from vmrag_link.git.hook_config import HOOKS
-from vmrag_link.git.pin_merge import DRIVER, driver_settings
+from vmrag_link.git.merge_driver import DRIVER, driver_settings
 from vmrag_link.git.run import build_failure, run_git_in
 from vmrag_link.models import Record
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.events import checkout
 from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link.errors import GitFailed, RemoteMoved, RemoteRejected
-from vmrag_link.git import pin_merge, plumbing
+from vmrag_link.git import merge_tree, pin_merge, plumbing
 from vmrag_link.git.remotes import Peer
 from vmrag_link.ops.pull_requests import update_branch
 from vmrag_link.paths import Places
@@ -160,4 +160,4 @@ def test_slow_merge_is_aborted(tmp_path, hub, monkeypatch):
     head = repo.git("rev-parse", "HEAD")
     monkeypatch.setattr(pin_merge, "_MOST_SECONDS", 0.0)
     with pytest.raises(GitFailed, match="git took more than 0 s"):
-        pin_merge.merge_trees(places, head, head)
+        merge_tree.merge_trees(places, head, head)

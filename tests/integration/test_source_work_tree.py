@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.repos import Repo, make_repo
 from vmrag_link.errors import FileFailed, GitFailed, LimitExceeded
-from vmrag_link.git import raw_changes, readonly
+from vmrag_link.git import index_copy, readonly
 from vmrag_link.git.plumbing import locate_work_tree
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import disk, listings, work_tree
@@ -477,15 +477,15 @@ def test_uncountable_untracked_files_hide_nothing(committed, monkeypatch):
 
 def test_copy_of_the_index_that_another_process_removes_is_made_again(committed, monkeypatch):
     committed.write("README.md", "# B\n")
-    real, folder = raw_changes.refresh_copy, committed.top / ".git" / "vmrag"
+    real, folder = index_copy.refresh_copy, committed.top / ".git" / "vmrag"
 
     def refresh(places, copy):
         for path in folder.glob("sources@*"):
             path.unlink()
-        monkeypatch.setattr(raw_changes, "refresh_copy", real)
+        monkeypatch.setattr(index_copy, "refresh_copy", real)
         real(places, copy)
 
-    monkeypatch.setattr(raw_changes, "refresh_copy", refresh)
+    monkeypatch.setattr(index_copy, "refresh_copy", refresh)
     assert committed.docs()["README.md"] == "modified"
     assert committed.unchanged()
 

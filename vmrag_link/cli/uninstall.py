@@ -14,7 +14,7 @@ from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, plural, quoted
-from vmrag_link.git import hooks, pin_merge, remotes
+from vmrag_link.git import hooks, merge_driver, remotes
 from vmrag_link.paths import CONFIG_NAME as SETTINGS
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.workspace import Workspace
@@ -121,7 +121,7 @@ def _list_plan(ws: Workspace, remote: str | None, refs: Mapping[str, str]) -> It
     parts = {
         "hooks": installer.list_installed_hooks(ws.places, hooks.find_hooks_folder(ws.places)),
         "working tree": [*plan.files, *installer.list_shared_files(ws.places)],
-        "git config": [*plan.settings, *(f"merge.vmrag.{key}" for key in pin_merge.read_driver(ws.places))],
+        "git config": [*plan.settings, *(f"merge.vmrag.{key}" for key in merge_driver.read_driver(ws.places))],
         "refs": plan.refs,
         "folders": [*plan.folders, *([f"{data} (if it is empty)"] if data.is_dir() else [])],
         "MCP clients": [entry.file for entry in removals.clients if entry.removed],

@@ -17,7 +17,7 @@ from vmrag_link.errors import (
     RemoteUnreachable,
     quoted,
 )
-from vmrag_link.git import credentials, refs, remotes
+from vmrag_link.git import credentials, refs, remote_errors
 from vmrag_link.git.remotes import Peer, is_mirror, read_push_urls, redact_url
 from vmrag_link.git.run import check_git, run_git
 from vmrag_link.paths import Places
@@ -122,7 +122,7 @@ def fetch(places: Places, peer: Peer, ref: str, into: str) -> str | None:
         return read_tip(places, into)
     if _NO_REF in finished.error_text:
         return None
-    raise remotes.build_error(peer.remote, finished)
+    raise remote_errors.build_error(peer.remote, finished)
 
 
 def fetch_commits(places: Places, peer: Peer, commits: list[str], *options: str) -> None:
@@ -134,7 +134,7 @@ def fetch_commits(places: Places, peer: Peer, commits: list[str], *options: str)
     fixed = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--refmap=")
     finished = _run_remote(places, peer, "fetch", *fixed, *options, "--", peer.remote, *commits)
     if finished.returncode != 0:
-        raise remotes.build_error(peer.remote, finished)
+        raise remote_errors.build_error(peer.remote, finished)
 
 
 def read_remote_ref(places: Places, peer: Peer, ref: str, *, within: float | None = None) -> str | None:
@@ -161,7 +161,7 @@ def delete_refs(places: Places, peer: Peer, refs: Mapping[str, str]) -> None:
     deleted = [f":{ref}" for ref in refs]
     finished = _run_remote(places, peer, "push", "--porcelain", "--no-verify", *leases, "--", peer.remote, *deleted)
     if finished.returncode != 0:
-        raise remotes.build_push_error(peer.remote, next(iter(refs)), finished, "deletion")
+        raise remote_errors.build_push_error(peer.remote, next(iter(refs)), finished, "deletion")
 
 
 def list_remote_branches(places: Places, peer: Peer) -> list[str]:
@@ -175,7 +175,7 @@ def _list_refs(places: Places, peer: Peer, *what: str, within: float | None = No
     """Return commits by the refs of the other side."""
     finished = _run_remote(places, peer, "ls-remote", "--quiet", *what, within=within)
     if finished.returncode != 0:
-        raise remotes.build_error(peer.remote, finished)
+        raise remote_errors.build_error(peer.remote, finished)
     lines = (line.partition("\t") for line in finished.text.splitlines())
     return {name: commit for commit, _, name in lines}
 
@@ -200,7 +200,7 @@ def push(
         except RemoteMoved as again:
             if read_remote_ref(places, peer, ref) != expected:
                 raise
-            raise remotes.build_stuck_error(peer.remote, ref, str(again.details["told"])) from again
+            raise remote_errors.build_stuck_error(peer.remote, ref, str(again.details["told"])) from again
 
 
 def _push_once(places: Places, peer: Peer, commit: str, ref: str, *, expected: str | None, content: str) -> bool:
@@ -213,7 +213,7 @@ def _push_once(places: Places, peer: Peer, commit: str, ref: str, *, expected: s
     finished = _run_remote(places, peer, "push", "--porcelain", "--no-verify", lease, "--", target, f"{commit}:{ref}")
     if finished.returncode == 0:
         return not any(line.startswith(_UP_TO_DATE) for line in finished.text.splitlines())
-    raise remotes.build_push_error(peer.remote, ref, finished, content)
+    raise remote_errors.build_push_error(peer.remote, ref, finished, content)
 
 
 def _run_remote(places: Places, peer: Peer, *arguments: str, within: float | None = None) -> proc.FinishedProcess:

@@ -27,6 +27,7 @@ from vmrag_link.errors import (
 from vmrag_link.file_access import remove_lines, write_atomically
 from vmrag_link.git import (
     git_operation,
+    merge_driver,
     own_keys,
     pin_conflict,
     pin_merge,
@@ -335,13 +336,13 @@ def _form_save_hint(ws: Workspace, losses: Losses) -> str:
 
 def _has_attribute(path: Path) -> bool:
     data = path.read_bytes() if path.is_file() else b""
-    return remove_lines(data, pin_merge.names_driver) != data
+    return remove_lines(data, merge_driver.names_driver) != data
 
 
 def _remove_attribute(path: Path) -> bool:
     """Remove vmrag's line, and the file if nothing else is in it."""
     before = path.read_bytes() if path.is_file() else b""
-    after = remove_lines(before, pin_merge.names_driver)
+    after = remove_lines(before, merge_driver.names_driver)
     if after == before:
         return False
     if after.strip():

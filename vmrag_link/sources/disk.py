@@ -39,7 +39,7 @@ class FileState(NamedTuple):
 
     @property
     def size(self) -> int:
-        return self.stamp[1]
+        return self.stamp.size
 
     @property
     def is_regular(self) -> bool:
@@ -52,7 +52,7 @@ class FileState(NamedTuple):
     @property
     def changed_at(self) -> int:
         """Time of the last change of any kind, in nanoseconds."""
-        return max(self.stamp[2:])
+        return max(self.stamp.modified_ns, self.stamp.changed_ns)
 
 
 class Disk:
@@ -150,7 +150,8 @@ def _read_beginning(descriptor: int, limit: int) -> tuple[bytes, int]:
 
 
 def _build_state(status: os.stat_result) -> FileState:
-    return FileState(status.st_mode, (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+    stamp = FileStamp(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return FileState(status.st_mode, stamp)
 
 
 _LONE_RETURN = re.compile(rb"\r(?!\n)")

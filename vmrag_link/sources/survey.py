@@ -19,7 +19,7 @@ import msgspec
 from vmrag_link import terminal_text
 from vmrag_link.errors import refuses_writing
 from vmrag_link.file_access import FileStamp
-from vmrag_link.git import raw_changes, readonly
+from vmrag_link.git import index_copy, raw_changes, readonly
 from vmrag_link.git.raw_changes import LINK, REGULAR, IndexEntry, RawChange
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
@@ -145,7 +145,7 @@ def _compare_with_index(
     """
     places, copy = checkout.places, checkout.index_copy
     pathspecs = attributes.list_relevant_names(sources)
-    statuses = raw_changes.list_changed(places, copy, pathspecs)
+    statuses = index_copy.list_changed(places, copy, pathspecs)
     if statuses is None or copy is None:
         return statuses
     if all(
@@ -155,11 +155,11 @@ def _compare_with_index(
     ):
         return statuses
     try:
-        raw_changes.refresh_copy(places, copy)
+        index_copy.refresh_copy(places, copy)
     except OSError as error:
         if not refuses_writing(error):  # on a read-only disk, files with only new times are read instead
             raise
-    return raw_changes.list_changed(places, copy, pathspecs)
+    return index_copy.list_changed(places, copy, pathspecs)
 
 
 def _is_recorded(record: ChangedFile | None, stamp: FileStamp | None) -> bool:

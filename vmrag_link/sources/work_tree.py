@@ -20,7 +20,7 @@ import msgspec
 
 from vmrag_link.errors import GitBusy, refuses_writing
 from vmrag_link.file_access import read_file_stamp
-from vmrag_link.git import configuration, raw_changes, readonly
+from vmrag_link.git import configuration, index_copy, readonly
 from vmrag_link.git.refs import read_head
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
@@ -70,11 +70,11 @@ def survey_work_tree(
     seen, stored = listings.read_seen(cache), listings.read_listing(cache)
     for _ in range(_ATTEMPTS):
         snapshot = _read_snapshot(places, cache, request)
-        index_copy = _provide_index_copy(places, snapshot.index_copy)
-        started = raw_changes.read_clock(cache.parent)
+        copy = _provide_index_copy(places, snapshot.index_copy)
+        started = index_copy.read_clock(cache.parent)
         with Disk(places.top) as disk:
             survey = survey_files(
-                Checkout(places, disk, snapshot.commit, index_copy),
+                Checkout(places, disk, snapshot.commit, copy),
                 sources,
                 max_bytes=max_bytes,
                 untracked=untracked,
@@ -104,7 +104,7 @@ def _provide_index_copy(places: Places, copy: Path) -> Path | None:
     """Copy the index if the copy does not exist. Return None if the disk is not writable."""
     if not copy.exists():
         try:
-            raw_changes.copy_index(places, copy)
+            index_copy.copy_index(places, copy)
         except OSError as error:
             if not refuses_writing(error):
                 raise
@@ -135,8 +135,8 @@ def read_unchanged_token(
     copy_stamp = read_file_stamp(snapshot.index_copy)
     if seen is None or seen.snapshot != snapshot.digest:
         return None
-    now = raw_changes.read_clock(cache.parent)
-    statuses = raw_changes.list_changed(places, snapshot.index_copy, attributes.list_relevant_names(sources))
+    now = index_copy.read_clock(cache.parent)
+    statuses = index_copy.list_changed(places, snapshot.index_copy, attributes.list_relevant_names(sources))
     if statuses is None:
         return None
     for paths in list_searched_untracked(places, sources, untracked=untracked):
@@ -154,7 +154,7 @@ def read_unchanged_token(
         if not _have_recorded_blobs(places, disk, statuses, doubtful, max_bytes):
             return None
     newest = max((state.changed_at for state in states if state), default=0)
-    raw_changes.settle_copy(snapshot.index_copy, copy_stamp, now, newest)
+    index_copy.settle_copy(snapshot.index_copy, copy_stamp, now, newest)
     return seen.token
 
 
@@ -184,7 +184,7 @@ class _Snapshot(NamedTuple):
     """Text that identifies all four."""
     index_copy: Path
     """The path for a copy of this index. Each request has its own copy, because
-    `raw_changes.settle_copy` considers only the files of the request.
+    `index_copy.settle_copy` considers only the files of the request.
     """
     commit: str | None
     """HEAD's, or None on an unborn branch."""
@@ -196,7 +196,7 @@ def _read_snapshot(places: Places, cache: Path, request: str) -> _Snapshot:
         for entry in configuration.list_entries(places)
         if entry.key.startswith(("core.", "filter.", "extensions."))
     ]
-    index = _compute_digest(request, raw_changes.read_index_state(places), settings)
+    index = _compute_digest(request, index_copy.read_index_state(places), settings)
     commit = places.borrowed.commit if places.borrowed and places.borrowed.index_file else read_head(places).commit
     copy = cache.absolute().with_name(f"{cache.name}@{index[:24]}")
     return _Snapshot(_compute_digest(index, commit), copy, commit)

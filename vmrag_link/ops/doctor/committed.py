@@ -15,7 +15,7 @@ from vmrag_link.config import TRUST_COMMAND
 from vmrag_link.errors import ConfigInvalid, PinMalformed
 from vmrag_link.file_access import describe_file_type
 from vmrag_link.formats import SOURCES_VERSION, is_below
-from vmrag_link.git import pin_conflict, pin_merge, plumbing
+from vmrag_link.git import merge_driver, pin_conflict, pin_merge, plumbing
 from vmrag_link.git.run import run_git
 from vmrag_link.ops.doctor.findings import Finding, Topic
 from vmrag_link.paths import CONFIG_NAME, PIN_NAME
@@ -73,17 +73,17 @@ def _check_attributes(ws: Workspace) -> Iterator[Finding]:
     if plumbing.read_pin_bytes(ws.places) is None:
         return
     path = ws.places.top / ATTRIBUTES
-    names_driver = path.exists() and not describe_file_type(path) and pin_merge.names_driver(path.read_bytes())
+    names_driver = path.exists() and not describe_file_type(path) and merge_driver.names_driver(path.read_bytes())
     if not names_driver:
         message = f"{ATTRIBUTES} does not name vmrag's merge driver for the pin, so git merges it line by line, with conflicts."
-        if pin_merge.is_attributed(ws.places):
+        if merge_driver.is_attributed(ws.places):
             message = f"only this clone uses vmrag's merge driver for the pin, because {ATTRIBUTES} does not name it."
         fix = "run 'vmrag init --knowledge-base' to add the line"
         yield Finding("ATTRIBUTES_MISSING", "warning", message, fix, str(path))
-    elif not pin_merge.is_attributed(ws.places):
+    elif not merge_driver.is_attributed(ws.places):
         message = f"{ATTRIBUTES} names vmrag's merge driver, but another line or file overrides that."
         yield Finding("ATTRIBUTES_OVERRIDDEN", "warning", message, _form_override_hint(ws), str(path))
-    elif not pin_merge.names_driver(plumbing.read_blob(ws.places, f":{ATTRIBUTES}") or b""):
+    elif not merge_driver.names_driver(plumbing.read_blob(ws.places, f":{ATTRIBUTES}") or b""):
         ignored = run_git(ws.places, "check-ignore", "--quiet", "--", ATTRIBUTES).returncode == 0
         message = f"the line of {ATTRIBUTES} that names vmrag's merge driver is not staged{', and ignored' * ignored}."
         fix = f"run 'git add --force {ATTRIBUTES}' to stage it"

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from vmrag_link import pin as pins
 from vmrag_link.engines import migrated
 from vmrag_link.errors import PinConflict, RemoteMoved
-from vmrag_link.git import identity, objects, pin_merge, plumbing, transfer
+from vmrag_link.git import identity, merge_tree, objects, pin_merge, plumbing, transfer
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.git.remotes import Peer
 from vmrag_link.models import Record
@@ -91,10 +91,10 @@ def inspect_merge(ws: Workspace, base: str, head: str, fetch_history: FetchHisto
     fetch_history(base, head)
     if transfer.contains_commit(ws.places, head, base):
         return BranchUpdate("contained")
-    return _classify_merge(pin_merge.merge_trees(ws.places, head, base))
+    return _classify_merge(merge_tree.merge_trees(ws.places, head, base))
 
 
-def _classify_merge(merged: pin_merge.MergedTree) -> BranchUpdate:
+def _classify_merge(merged: merge_tree.MergedTree) -> BranchUpdate:
     if not merged.conflicts:
         return BranchUpdate("clean")
     return BranchUpdate("knowledge" if merged.conflicts == (PIN_NAME,) else "code", conflicts=merged.conflicts)
@@ -108,7 +108,7 @@ def _try_update(ws: Workspace, hosted_merge: HostedMerge) -> BranchUpdate:
     hosted_merge.fetch_history(base, head)
     if transfer.contains_commit(ws.places, head, base):
         return BranchUpdate("contained")
-    merged = pin_merge.merge_trees(ws.places, head, base)
+    merged = merge_tree.merge_trees(ws.places, head, base)
     update = _classify_merge(merged)
     if update.result != "knowledge":
         return update

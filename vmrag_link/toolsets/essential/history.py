@@ -27,7 +27,7 @@ from vmrag_link.errors import (
     VmragError,
     plural,
 )
-from vmrag_link.git import file_log, path_changes, plumbing, raw_changes, versions
+from vmrag_link.git import file_log, path_changes, plumbing, raw_changes, renames
 from vmrag_link.git.file_log import CommitInfo, LoggedChange
 from vmrag_link.git.history import read_shallow_boundary
 from vmrag_link.git.path_changes import CONTEXT, FilePatch, PatchHunk, PathChange
@@ -300,7 +300,7 @@ def _format_steps(steps: Sequence[HistoryStep], *, with_body: bool) -> Iterator[
 def _list_new_paths(ws: Workspace, target: HistoryTarget, steps: Sequence[HistoryStep]) -> Iterator[str]:
     """Yield a line with the current path of a renamed file."""
     if target.path and steps and steps[0].note == "removed" and not (ws.places.top / target.path).exists():
-        for path in versions.find_renames(ws.places, [target.path]).values():
+        for path in renames.find_renames(ws.places, [target.path]).values():
             yield f"{terminal_text.escape_line(target.path)} was renamed to {terminal_text.escape_line(path)}"
 
 

@@ -10,7 +10,7 @@ import msgspec
 from vmrag_link.documents.import_base import OUTSIDE, ImportBase, escapes_folder
 from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import UsageInvalid, quoted
-from vmrag_link.git import listing, versions
+from vmrag_link.git import listing, renames
 from vmrag_link.models import At, Record
 from vmrag_link.paths import Places
 from vmrag_link.workspace import Workspace
@@ -50,7 +50,7 @@ def find_renamed_files(
         return {}
     former: dict[str, str] = {}
     if base.recorded != OUTSIDE:
-        former = {now: old for old, now in versions.find_renames(ws.places, list(lost)).items() if now in new}
+        former = {now: old for old, now in renames.find_renames(ws.places, list(lost)).items() if now in new}
     unmatched = {source: doc_id for source, doc_id in lost.items() if source not in former.values()}
     hashes = {
         header.doc_id: header.content_hash

@@ -121,15 +121,15 @@ def send_to_driver(places: Places) -> Attributes:
     Stage that, unless the user edited the file. Raises `FileFailed` for a link, which may lead
     anywhere.
     """
-    from vmrag_link.git import pin_merge
+    from vmrag_link.git import merge_driver
 
     path = places.top / ATTRIBUTES
     require_files(path)
     before = path.read_bytes() if path.exists() else b""
-    if pin_merge.names_driver(before):
+    if merge_driver.names_driver(before):
         return Attributes(written=False, edited=False, staged=True)
     edited = before != (plumbing.read_blob(places, f":{ATTRIBUTES}") or b"")
-    write_atomically(path, append_line(before, pin_merge.ATTRIBUTE.encode()))
+    write_atomically(path, append_line(before, merge_driver.ATTRIBUTE.encode()))
     return Attributes(written=True, edited=edited, staged=not edited and staging.stage_path(places, path))
 
 
