@@ -9,7 +9,7 @@ import pytest
 from tests.support.events import checkout
 from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link.errors import GitFailed, RemoteMoved, RemoteRejected
-from vmrag_link.git import merge_tree, pin_merge, plumbing
+from vmrag_link.git import merge_tree, plumbing
 from vmrag_link.git.remotes import Peer
 from vmrag_link.ops.pull_requests import update_branch
 from vmrag_link.paths import Places
@@ -158,6 +158,6 @@ def test_slow_merge_is_aborted(tmp_path, hub, monkeypatch):
     """Real git has a short time limit here; untrusted renames take it hours."""
     repo, places = job(hub, tmp_path)
     head = repo.git("rev-parse", "HEAD")
-    monkeypatch.setattr(pin_merge, "_MOST_SECONDS", 0.0)
+    monkeypatch.setattr(merge_tree, "_MAX_SECONDS", 0.0)
     with pytest.raises(GitFailed, match="git took more than 0 s"):
         merge_tree.merge_trees(places, head, head)

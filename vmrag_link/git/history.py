@@ -1,4 +1,7 @@
-"""Pins in the whole history. git answers each question in one batch, because reading 500 pins one
+"""Pins in the whole history.
+
+A commit *introduces* a pin if none of its parents has the same pin. So a merge that takes the pin
+of one side introduces none. git answers each question in one batch, because reading 500 pins one
 object at a time takes eight times as long.
 """
 
@@ -120,14 +123,13 @@ def list_pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ())
     """Return the contents of `.dolt-version` in all commits that a ref or a work tree's HEAD
     reaches, each with the commits that introduced it, newest first.
 
-    With `reflogs`, commits that a ref reached in the past are included. A merge introduces a pin
-    only if the pin differs from those of all parents. Contents above 8 KiB are not pins and are
-    left out. `also` names further commits, which may be missing. The index and the work tree are
-    not read. Raises `GitFailed`.
+    With `reflogs`, commits that a ref reached in the past are included. Contents above 8 KiB are
+    not pins and are left out. `also` names further commits, which may be missing. The index and the
+    work tree are not read. Raises `GitFailed`.
     """
     touching = _read_touching(places, also, before=("--all", "--reflog") if reflogs else ("--all",))
     objects.fetch_blobs_at(places, touching, PIN_NAME)
-    return _group_by_content(_read_introduced_and_tips(places, touching)[0])
+    return _group_by_content(_read_pins(places, touching).introduced)
 
 
 class LoggedPins(NamedTuple):
@@ -151,15 +153,15 @@ def read_logged_pins(places: Places, tips: Iterable[str], *, also: Iterable[str]
         commit, *parents = names.split()
         touching[commit], subjects[commit] = parents, subject
     objects.fetch_blobs_at(places, touching, PIN_NAME)
-    introduced, by_tip = _read_introduced_and_tips(places, touching, tips)
-    return LoggedPins(_group_by_content(introduced), by_tip, subjects)
+    pins = _read_pins(places, touching, tips)
+    return LoggedPins(_group_by_content(pins.introduced), pins.by_tip, subjects)
 
 
 def list_new_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
     """Return the pins, as in `list_pins`, of the commits that the tips reach and no remote-tracking
     branch reaches.
     """
-    return _group_by_content(_read_introduced_and_tips(places, _read_touching(places, tips, *_NO_REMOTE))[0])
+    return _group_by_content(_read_pins(places, _read_touching(places, tips, *_NO_REMOTE)).introduced)
 
 
 def list_reachable_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
@@ -167,7 +169,7 @@ def list_reachable_pins(places: Places, tips: Iterable[str]) -> dict[bytes, list
 
     A tip that begins with ^ excludes the commits that it reaches.
     """
-    return _group_by_content(_read_introduced_and_tips(places, _read_touching(places, tips))[0])
+    return _group_by_content(_read_pins(places, _read_touching(places, tips)).introduced)
 
 
 class PushedPins(Record, frozen=True):
@@ -180,19 +182,15 @@ class PushedPins(Record, frozen=True):
     by_tip: dict[str, bytes]
     """The pin of each tip."""
     by_commit: dict[str, bytes | None]
-    """The pin that each commit introduces that was read."""
+    """The pin that each of the examined commits introduces, or None."""
 
     def list_reachable(self, places: Places, tips: Iterable[str]) -> dict[bytes, list[str]]:
         """Return the pins like `list_reachable_pins`. git reads only commits that are not in
         `by_commit` yet.
         """
         touching = _read_touching(places, tips)
-        by_commit = (
-            self.by_commit
-            | _read_introduced_and_tips(
-                places, {commit: touching[commit] for commit in touching.keys() - self.by_commit}
-            )[0]
-        )
+        unread = {commit: touching[commit] for commit in touching.keys() - self.by_commit}
+        by_commit = self.by_commit | _read_pins(places, unread).introduced
         return _group_by_content({commit: pin for commit in touching if (pin := by_commit.get(commit)) is not None})
 
 
@@ -200,15 +198,16 @@ def read_pushed_pins(places: Places, tips: Iterable[str], before: Iterable[str])
     """Return the pins that a push of these tips transfers to a remote that has the commits
     `before`.
     """
-    distinct = list(dict.fromkeys(tips))
-    new = _read_touching(places, distinct, *_NO_REMOTE)
-    incoming = _read_touching(places, [*distinct, *(f"^{commit}" for commit in before)])
-    introduced, by_tip = _read_introduced_and_tips(places, new | incoming, distinct)
-    first, second = (
-        _group_by_content({commit: introduced[commit] for commit in commits if commit in introduced})
-        for commits in (new, incoming)
+    distinct_tips = list(dict.fromkeys(tips))
+    new = _read_touching(places, distinct_tips, *_NO_REMOTE)
+    incoming = _read_touching(places, [*distinct_tips, *(f"^{commit}" for commit in before)])
+    pins = _read_pins(places, new | incoming, distinct_tips)
+    return PushedPins(
+        new=_group_by_content({commit: pin for commit, pin in pins.introduced.items() if commit in new}),
+        incoming=_group_by_content({commit: pin for commit, pin in pins.introduced.items() if commit in incoming}),
+        by_tip=pins.by_tip,
+        by_commit={commit: pins.introduced.get(commit) for commit in (*new, *incoming)},
     )
-    return PushedPins(first, second, by_tip, {commit: introduced.get(commit) for commit in (*new, *incoming)})
 
 
 def list_pins_after(places: Places, commit: str) -> dict[str, bytes]:
@@ -254,35 +253,37 @@ def read_pins(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
     """Return the pins of these commits or tags by the given name. Commits without a pin are left
     out.
     """
-    return _read_introduced_and_tips(places, {}, commits)[1]
+    return _read_pins(places, {}, commits).by_tip
 
 
 def read_introduced_pins(places: Places, commits: Iterable[str]) -> dict[str, bytes]:
-    """Return the pins that these commits introduce, by commit, in the sense of `list_pins`.
-
-    Missing commits are left out.
-    """
-    return _read_introduced_and_tips(places, _read_parents(places, commits))[0]
+    """Return the pins that these commits introduce, by commit. Missing commits are left out."""
+    return _read_pins(places, _read_parents(places, commits)).introduced
 
 
-def _read_introduced_and_tips(
-    places: Places, parents: Mapping[str, Sequence[str]], tips: Iterable[str] = ()
-) -> tuple[dict[str, bytes], dict[str, bytes]]:
+class _Pins(NamedTuple):
+    introduced: dict[str, bytes]
+    """The pin that a commit introduces, by commit."""
+    by_tip: dict[str, bytes]
+
+
+def _read_pins(places: Places, parents: Mapping[str, Sequence[str]], tips: Iterable[str] = ()) -> _Pins:
     """Return the pins that the commits with these parents introduce, and the pins of the tips."""
-    ends = list(tips)
-    trees = dict.fromkeys([*parents, *itertools.chain(*parents.values()), *ends])
-    blobs = dict(zip(trees, _pin_blobs(places, trees), strict=True))
-    new = {
-        commit: blob
-        for commit, before in parents.items()
-        if (blob := blobs[commit]) and blob not in [blobs[parent] for parent in before]
-    }
-    by_tip = {tip: blob for tip in ends if (blob := blobs[tip])}
-    names = dict.fromkeys([*new.values(), *by_tip.values()])
+    tips = list(tips)
+    commits = dict.fromkeys([*parents, *itertools.chain(*parents.values()), *tips])
+    blobs = dict(zip(commits, _pin_blobs(places, commits), strict=True))
+    introduced: dict[str, str] = {}
+    for commit, before in parents.items():
+        blob = blobs[commit]
+        if blob and all(blob != blobs[parent] for parent in before):
+            introduced[commit] = blob
+    by_tip = {tip: blob for tip in tips if (blob := blobs[tip])}
+    names = dict.fromkeys([*introduced.values(), *by_tip.values()])
     contents = dict(zip(names, _read_contents(places, names), strict=True))
-    return {commit: contents[blob] for commit, blob in new.items()}, {
-        tip: contents[blob] for tip, blob in by_tip.items()
-    }
+    return _Pins(
+        {commit: contents[blob] for commit, blob in introduced.items()},
+        {tip: contents[blob] for tip, blob in by_tip.items()},
+    )
 
 
 def _group_by_content(pins: dict[str, bytes]) -> dict[bytes, list[str]]:
@@ -348,38 +349,50 @@ def _run_history(places: Places, *arguments: str, lines: Iterable[str] | None = 
     return finished
 
 
+class _Side(NamedTuple):
+    """A commit's pin and that of one parent, if they differ."""
+
+    before: PinEntry | None
+    after: PinEntry | None
+
+
 def _list_changes(places: Places, parents: dict[str, tuple[str, ...]]) -> Iterator[PinChange]:
     """Yield the commits whose pin differs from a parent's. Trees are compared with each parent,
     because a merge that takes one side's pin differs from the other side.
     """
     questions = (f"{commit} {parent_name}" for commit, before in parents.items() for parent_name in before or ("",))
     options = ("--stdin", "--always", "--root", "--raw", "--no-abbrev", "--no-renames", "--", PIN_NAME)
-    lines = _run_history(places, "diff-tree", *options, lines=questions).text.splitlines()
-    at = 0
-    for commit, parent in parents.items():
-        sides: list[tuple[PinEntry | None, PinEntry | None] | None] = []
-        for _ in parent or ("",):
-            at, side = _read_comparison(lines, at + 1)
-            sides.append(side)
-        if changed := [side for side in sides if side]:
-            after = changed[0][1]
-            yield PinChange(
-                commit, parent, tuple(side[0] if side else after for side in sides) if parent else (), after
-            )
+    comparisons = iter(
+        _group_comparisons(_run_history(places, "diff-tree", *options, lines=questions).text.splitlines())
+    )
+    for commit, parent_names in parents.items():
+        sides = [_parse_comparison(next(comparisons)) for _ in parent_names or ("",)]
+        changed = [side for side in sides if side]
+        if changed:
+            after = changed[0].after
+            before = tuple(side.before if side else after for side in sides) if parent_names else ()
+            yield PinChange(commit, parent_names, before, after)
 
 
-def _read_comparison(lines: list[str], at: int) -> tuple[int, tuple[PinEntry | None, PinEntry | None] | None]:
-    """Read the lines after a commit's name: none if the pins are equal, one line, or two if a
-    directory replaces a file.
-    """
+def _group_comparisons(lines: Iterable[str]) -> list[list[str]]:
+    """Return the lines of each comparison, without the commit's name with which it begins."""
+    groups: list[list[str]] = []
+    for line in lines:
+        if line.startswith(":"):
+            groups[-1].append(line)
+        else:
+            groups.append([])
+    return groups
+
+
+def _parse_comparison(lines: list[str]) -> _Side | None:
+    """Parse no line if the pins are equal, one line, or two if a directory replaces a file."""
     old = new = None
-    start = at
-    while at < len(lines) and lines[at].startswith(":"):
-        mode_before, mode, name_before, name, _ = lines[at].removeprefix(":").split(None, 4)
+    for line in lines:
+        mode_before, mode, name_before, name, _ = line.removeprefix(":").split(None, 4)
         old = PinEntry(mode_before, name_before) if int(mode_before) else old
         new = PinEntry(mode, name) if int(mode) else new
-        at += 1
-    return at, (old, new) if at > start else None
+    return _Side(old, new) if lines else None
 
 
 def _filter_small(places: Places, names: Iterable[str]) -> list[str]:

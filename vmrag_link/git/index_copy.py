@@ -1,4 +1,4 @@
-"""vmrag's copy of git's index, with which it compares the work tree.
+"""A private copy of the index, with which vmrag compares the work tree.
 
 git recognizes unchanged files by their times, and stores the times when it rewrites the index.
 vmrag never rewrites the user's index, so after a `touch` of all files each comparison would read

@@ -16,8 +16,8 @@ from vmrag_link.git.run import build_failure, run_git_in
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 
-_CONFLICT = 1
-_MOST_SECONDS = 300.0
+_CONFLICT = 1  # exit code of `git merge-tree`
+_MAX_SECONDS = 300.0
 """git compares thousands of renamed files with each other, so an untrusted commit may take hours.
 """
 
@@ -51,9 +51,9 @@ def merge_trees(places: Places, ours: str, theirs: str) -> MergedTree:
 def _run_merge(folder: Path, *arguments: str) -> proc.FinishedProcess:
     extra = env.read_unattended() | {"GIT_ATTR_NOSYSTEM": "1"}
     try:
-        return run_git_in(folder, *arguments, index_file=folder / "index", extra=extra, timeout=_MOST_SECONDS)
+        return run_git_in(folder, *arguments, index_file=folder / "index", extra=extra, timeout=_MAX_SECONDS)
     except TimeoutError as error:
         raise GitFailed(
-            f"git took more than {_MOST_SECONDS:g} s to merge the two commits.",
+            f"git took more than {_MAX_SECONDS:g} s to merge the two commits.",
             hint="run 'git merge' in a clone, and push the result",
         ) from error

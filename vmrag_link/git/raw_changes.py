@@ -1,4 +1,4 @@
-"""Files of commits and of git's index, and their differences in git's raw format.
+"""Files in commits and in the index, and their differences in the raw format of git.
 
 For each file it contains the mode and blob on both sides, and one letter for the kind of change.
 git only reads (`readonly`), and pathspecs select files.

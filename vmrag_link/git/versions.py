@@ -1,4 +1,4 @@
-"""Files of commits and of git's index: which exist, which differ, and their contents.
+"""Files in commits and in the index: which exist, which differ, and their contents.
 
 Nothing is fetched: blobs that a partial clone lacks count as missing.
 """
