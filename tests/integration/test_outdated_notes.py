@@ -253,7 +253,7 @@ def test_partial_clone_marks_nothing_and_fetches_nothing(repo: Repo, tmp_path: P
 def test_oversized_history_gives_no_mark(repo: Repo, monkeypatch: pytest.MonkeyPatch):
     repo.commit("note", **{NOTE: f"See {FILE}:10.\n"})
     repo.commit("edit", **{FILE: edit(10, "changed")})
-    monkeypatch.setattr(line_history, "MOST_BYTES", 100)
+    monkeypatch.setattr(line_history, "MAX_OUTPUT_BYTES", 100)
     assert check(repo) == NoteCheck({}, (NOTE,))
 
 

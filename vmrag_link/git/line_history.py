@@ -1,5 +1,7 @@
-"""The lines that commits changed in some files, read from one `git log`, and the uncommitted state
-of these files as a commit without a ref.
+"""The lines that commits changed in some files, read from one `git log`.
+
+`read_log` reads history commit by commit until its caller knows enough, `read_diff` compares two
+commits, and `uncommitted_commit` makes the uncommitted content of files part of such a history.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from vmrag_link.git.objects import ObjectWriter
 from vmrag_link.git.readonly import feed_output
 from vmrag_link.paths import Places
 
-MOST_BYTES = 64 << 20
+MAX_OUTPUT_BYTES = 64 << 20
 """Limit of the output of one git process."""
 
 _LINE = re.compile(
@@ -91,7 +93,7 @@ class LoggedCommit(NamedTuple):
 
     parents: tuple[str, ...]
     changes: dict[str, dict[str, LoggedFileChange]]
-    """The changes by path, for each parent. A root commit has the key `""`."""
+    """For each parent the changes by path. A root commit has the key `""`."""
 
     def compare_with(self, parent: str, path: str) -> LoggedFileChange | None:
         """Return how a file differs from a parent's, or None if it does not."""
@@ -101,89 +103,6 @@ class LoggedCommit(NamedTuple):
     def sides(self) -> tuple[str, ...]:
         """Return the keys of `changes`: the parents, or the empty tree."""
         return self.parents or (_ROOT,)
-
-
-class LogReader:
-    """Read the output of `git log` part by part. `commits` contains the complete ones."""
-
-    def __init__(self) -> None:
-        self.commits: dict[str, LoggedCommit] = {}
-        self._name = ""
-        self._commit = LoggedCommit((), {})
-        self._side = _ROOT
-        self._listed: list[tuple[str, str, str, str]] = []
-        self._hunks: dict[str, list[LineHunk] | None] = {}
-        self._blobs = ""
-        self._size = 0
-        self._rest = b""
-
-    def read_part(self, part: bytes) -> Iterator[str]:
-        """Read further output, and yield each commit as soon as it is complete: later ones are not
-        in `commits` yet.
-
-        Raises `LimitExceeded` for more than `MOST_BYTES`.
-        """
-        self._size += len(part)
-        if self._size > MOST_BYTES:
-            raise LimitExceeded(f"git log writes more than {MOST_BYTES:,} bytes.", hint="name fewer files")
-        end = part.rfind(b"\n") + 1
-        if not end:
-            self._rest += part
-            return
-        text, self._rest = self._rest + part[:end], part[end:]
-        yield from filter(None, map(self._read_line, _LINE.finditer(text)))
-
-    def finish_log(self) -> list[str]:
-        """Complete the last commit after the end of the output."""
-        self._finish_side()
-        return [self._finish_commit()] if self._name else []
-
-    def _read_line(self, match: re.Match[bytes]) -> str:
-        """Return the commit that ends with this line, if one does."""
-        if match["commit"]:
-            self._finish_side()
-            name, complete = match["commit"].decode(), ""
-            if name != self._name:
-                complete = self._finish_commit() if self._name else ""
-                self._name, self._commit = name, LoggedCommit(tuple(match["parents"].decode().split()), {})
-            self._side = match["parent"].decode() if match["parent"] else self._commit.sides[0]
-            return complete
-        if match["path"]:
-            old, new, status = (match[name].decode() for name in ("old", "new", "status"))
-            self._listed.append((unquote_path(match["path"]), status, old, new))
-        elif match["blobs"]:
-            self._blobs = match["blobs"].decode()
-            self._hunks[self._blobs] = []
-        elif match["binary"]:
-            self._hunks[self._blobs] = None
-        elif (hunks := self._hunks.get(self._blobs)) is not None:
-            hunks.append(_read_hunk(match))
-        return ""
-
-    def _finish_side(self) -> None:
-        """Give the hunks to the files. Equal pairs of blobs have equal hunks."""
-        changes = {
-            path: LoggedFileChange(status, old, new, _freeze_hunks(self._hunks.get(f"{old}..{new}", [])))
-            for path, status, old, new in self._listed
-        }
-        if changes:
-            kept = {path: change for path, change in changes.items() if change.status != "M" or change.hunks != ()}
-            self._commit.changes[self._side] = kept
-        self._listed, self._hunks, self._blobs = [], {}, ""
-
-    def _finish_commit(self) -> str:
-        self.commits[self._name] = self._commit
-        return self._name
-
-
-def _read_hunk(match: re.Match[bytes]) -> LineHunk:
-    start, new_start = int(match["from"]), int(match["to"])
-    removed, added = (1 if match[name] is None else int(match[name]) for name in ("removed", "added"))
-    return LineHunk(start - (removed > 0), removed, new_start - (added > 0), added)
-
-
-def _freeze_hunks(hunks: list[LineHunk] | None) -> tuple[LineHunk, ...] | None:
-    return None if hunks is None else tuple(hunks)
 
 
 def read_log(
@@ -197,44 +116,144 @@ def read_log(
 ) -> dict[str, LoggedCommit]:
     """Return the commits that `tip` reaches, newest first, with the changes of these files.
 
-    `wants_more` gets all complete commits and the name of the latest one, and ends the walk by
-    False. `objects` has objects that the repository lacks. Commits are missing if git took more
-    than `seconds` or wrote more than `MOST_BYTES`. Raises `GitFailed`.
+    `wants_more` gets all commits that were read and the name of the latest one, and ends the walk
+    by False. `objects` has objects that the repository lacks. Commits are missing if git took more
+    than `seconds` or wrote more than `MAX_OUTPUT_BYTES`. Raises `GitFailed`.
     """
-    reader = LogReader()
+    parser = _LogParser()
     extra = {} if objects is None else _with_objects(places, objects)
 
     def take_part(part: bytes) -> bool:
-        return all(wants_more(reader.commits, name) for name in reader.read_part(part))
+        return all(wants_more(parser.commits, name) for name in parser.parse_part(part))
 
     arguments = ("--literal-pathspecs", "log", *_LOG, *_DIFF, "--end-of-options", tip, "--", *paths)
     with contextlib.suppress(LimitExceeded):
         if feed_output(places, *_SETTINGS, *arguments, take=take_part, seconds=seconds, extra=extra):
-            for name in reader.finish_log():
-                wants_more(reader.commits, name)
-    return reader.commits
+            for name in parser.finish():
+                wants_more(parser.commits, name)
+    return parser.commits
 
 
 def read_diff(places: Places, start: str, end: str, *, seconds: float) -> dict[str, LoggedFileChange]:
     """Return how the files of two commits differ.
 
-    Raises `GitFailed`, and `LimitExceeded` for more than `MOST_BYTES` or `seconds`.
+    Raises `GitFailed`, and `LimitExceeded` for more than `MAX_OUTPUT_BYTES` or `seconds`.
     """
-    reader = LogReader()
+    parser = _LogParser()
 
     def take_part(part: bytes) -> bool:
-        return not list(reader.read_part(part))
+        return not list(parser.parse_part(part))
 
     take_part(b"commit %b\n" % end.encode())  # `git diff` prints no commit line
-
     arguments = ("diff", *_DIFF, "--end-of-options", start, end, "--")
     if not feed_output(places, *_SETTINGS, *arguments, take=take_part, seconds=seconds, extra={}):
         raise LimitExceeded(
             f"git diff took more than {seconds:.0f} seconds.",
             hint=f"run 'git diff --stat {start} {end}' to list the changed files",
         )
-    reader.finish_log()
-    return reader.commits[end].changes.get(_ROOT, {})
+    parser.finish()
+    return parser.commits[end].changes.get(_ROOT, {})
+
+
+class _ListedFile(NamedTuple):
+    """A file in the list that git prints before the patches of a commit."""
+
+    path: str
+    status: str
+    old_blob: str
+    new_blob: str
+
+
+class _LogParser:
+    """Parse the output of `git log`: `parse_part` for each part, and `finish` at its end.
+
+    For each commit and parent, git prints a line with the commit, a list of files, and then a patch
+    for each pair of blobs. So a commit is complete when the line of the next one arrives.
+    """
+
+    def __init__(self) -> None:
+        self.commits: dict[str, LoggedCommit] = {}
+        """The complete commits."""
+        self._size = 0
+        self._unread = b""
+        """The beginning of a line that has not arrived completely."""
+        self._name = ""
+        self._commit = LoggedCommit((), {})
+        self._parent = _ROOT
+        self._files: list[_ListedFile] = []
+        """The files in which the commit differs from this parent."""
+        self._hunks: dict[str, list[LineHunk] | None] = {}
+        """The hunks of these files by pair of blobs, None for binary files."""
+        self._blobs = ""
+
+    def parse_part(self, part: bytes) -> Iterator[str]:
+        """Parse further output, and yield the name of each commit as soon as it is complete.
+
+        Raises `LimitExceeded` for more than `MAX_OUTPUT_BYTES`.
+        """
+        self._size += len(part)
+        if self._size > MAX_OUTPUT_BYTES:
+            raise LimitExceeded(f"git log writes more than {MAX_OUTPUT_BYTES:,} bytes.", hint="name fewer files")
+        lines, newline, rest = (self._unread + part).rpartition(b"\n")
+        self._unread = rest
+        for match in _LINE.finditer(lines + newline):
+            if match["commit"]:
+                yield from self._begin_side(match)
+            else:
+                self._parse_line(match)
+
+    def finish(self) -> list[str]:
+        """Complete the last commit after the end of the output, and return its name."""
+        self._complete_side()
+        return [self._complete_commit()] if self._name else []
+
+    def _begin_side(self, match: re.Match[bytes]) -> list[str]:
+        """Begin the comparison with another parent. Return the name of the commit before, if this
+        is the first comparison of a commit.
+        """
+        self._complete_side()
+        name = match["commit"].decode()
+        completed: list[str] = []
+        if name != self._name:
+            completed = [self._complete_commit()] if self._name else []
+            self._name = name
+            self._commit = LoggedCommit(tuple(match["parents"].decode().split()), {})
+        self._parent = match["parent"].decode() if match["parent"] else self._commit.sides[0]
+        return completed
+
+    def _parse_line(self, match: re.Match[bytes]) -> None:
+        if match["path"]:
+            status, old_blob, new_blob = (match[name].decode() for name in ("status", "old", "new"))
+            self._files.append(_ListedFile(unquote_path(match["path"]), status, old_blob, new_blob))
+        elif match["blobs"]:
+            self._blobs = match["blobs"].decode()
+            self._hunks[self._blobs] = []
+        elif match["binary"]:
+            self._hunks[self._blobs] = None
+        elif (hunks := self._hunks.get(self._blobs)) is not None:
+            hunks.append(_parse_hunk(match))
+
+    def _complete_side(self) -> None:
+        """Give the hunks to the files. Equal pairs of blobs have equal hunks."""
+        changes: dict[str, LoggedFileChange] = {}
+        for file in self._files:
+            hunk_list = self._hunks.get(f"{file.old_blob}..{file.new_blob}", [])
+            hunks = None if hunk_list is None else tuple(hunk_list)
+            if file.status != "M" or hunks != ():
+                changes[file.path] = LoggedFileChange(file.status, file.old_blob, file.new_blob, hunks)
+        if self._files:
+            self._commit.changes[self._parent] = changes
+        self._files, self._hunks, self._blobs = [], {}, ""
+
+    def _complete_commit(self) -> str:
+        self.commits[self._name] = self._commit
+        return self._name
+
+
+def _parse_hunk(match: re.Match[bytes]) -> LineHunk:
+    start, new_start = int(match["from"]), int(match["to"])
+    removed, added = (1 if match[name] is None else int(match[name]) for name in ("removed", "added"))
+    return LineHunk(start - (removed > 0), removed, new_start - (added > 0), added)
 
 
 @contextlib.contextmanager

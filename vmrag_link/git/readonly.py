@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from vmrag_link import env, proc
 from vmrag_link.errors import GitFailed, LimitExceeded
@@ -28,13 +28,25 @@ SECONDS = 120.0
 list, because each level can name one subtree twice.
 """
 
-MOST_BYTES = 400_000_000
+_MAX_LIST_BYTES = 400_000_000
 """Size limit of one answer that lists something."""
 
-_READ = 1 << 20
-_LATE = "long"
+_READ_BYTES = 1 << 20
+_FATAL = 128  # exit code of git
 
-_UNTIL: ContextVar[float | None] = ContextVar("until", default=None)
+# `--ignore-missing` leaves out the named objects that are missing. `--missing=print` is for missing
+# objects that other objects name.
+_LIST_PRESENT = (
+    *("rev-list", "--objects", "--no-object-names", "--no-walk"),
+    *("--ignore-missing", "--missing=print", "--stdin"),
+)
+
+_DEADLINE: ContextVar[float | None] = ContextVar("deadline", default=None)
+
+StopReason = Literal["", "late", "enough"]
+"""Why git was stopped before its end: after a time limit, or because the reader wants no more
+output. Empty if git was not stopped.
+"""
 
 
 @contextlib.contextmanager
@@ -42,20 +54,20 @@ def share_deadline() -> Iterator[None]:
     """Let all commands in the block end `SECONDS` after the outermost of these blocks began,
     instead of each after its own limit.
     """
-    if _UNTIL.get() is not None:
+    if _DEADLINE.get() is not None:
         yield
         return
-    before = _UNTIL.set(time.monotonic() + SECONDS)
+    before = _DEADLINE.set(time.monotonic() + SECONDS)
     try:
         yield
     finally:
-        _UNTIL.reset(before)
+        _DEADLINE.reset(before)
 
 
 def seconds_left() -> float:
     """Return the seconds that remain for the next git command, or for the work on its answers."""
-    until = _UNTIL.get()
-    return SECONDS if until is None else max(until - time.monotonic(), 0.0)
+    deadline = _DEADLINE.get()
+    return SECONDS if deadline is None else max(deadline - time.monotonic(), 0.0)
 
 
 def require_time(what: str) -> None:
@@ -123,138 +135,7 @@ def feed_output(
     `extra` is added to git's environment. Returns False if git took more than `seconds`. Raises
     `GitFailed`.
     """
-    reason = _stream_output(
-        places, arguments, lambda part: "" if take(part) else "enough", seconds=seconds, extra=extra
-    )
-    return reason != _LATE
-
-
-def _read_limited(
-    places: Places, arguments: tuple[str, ...], limit: int, index_file: Path | None, *, keep: bool
-) -> bytes:
-    parts: list[bytes] = []
-    number = size = 0
-
-    def take_part(part: bytes) -> str:
-        nonlocal number, size
-        number += part.count(b"\0")
-        size += len(part)
-        if number > limit or size > MOST_BYTES:
-            return "much"
-        if keep:
-            parts.append(part)
-        return ""
-
-    extra = {"GIT_INDEX_FILE": str(index_file)} if index_file is not None else {}
-    reason = _stream_output(places, arguments, take_part, seconds=seconds_left(), extra=extra)
-    if reason == _LATE:
-        raise _build_timeout_error(f"git {arguments[0]}")
-    if reason:
-        raise LimitExceeded(
-            f"git {arguments[0]} lists more than {limit:,} names.",
-            hint="name fewer files in `sources` of .vmrag.yaml, or leave out folders with `exclude`",
-            most=limit,
-        )
-    return b"".join(parts)
-
-
-def _stream_output(
-    places: Places,
-    arguments: tuple[str, ...],
-    take: Callable[[bytes], str],
-    *,
-    seconds: float,
-    extra: Mapping[str, str],
-) -> str:
-    """Run git, hand on its output as it arrives, and return why git was stopped early. The reason
-    is empty if git was not stopped.
-
-    Raises `GitFailed` if git itself fails.
-    """
-    environ = env.copy_without(env.GIT_SCRUBBED) | _build_environment(places) | borrowed_environment(places)
-    environ |= {"LC_ALL": "C"} | dict(extra)
-    argv = ["git", f"--git-dir={places.git_dir}", f"--work-tree={places.top}", *GUARDS, *arguments]
-    reading, writing = os.pipe()  # not a file: the disk may be full
-    with os.fdopen(reading, "rb") as messages:
-        try:
-            with os.fdopen(writing, "wb") as stderr:
-                process = proc.start_piped(argv, cwd=places.top, env=environ, stderr=stderr)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise GitFailed(
-                f"git cannot be started in {places.top}.", hint="check that git is on PATH and that the folder exists"
-            ) from error
-        from vmrag_link.thread_task import ThreadTask
-
-        reader = ThreadTask(functools.partial(_read_beginning, messages))
-        reason = _feed_parts(process, take, seconds)
-        finished = proc.FinishedProcess(argv, process.returncode, b"", reader.result())
-    if not reason and finished.returncode != 0:
-        raise build_failure(arguments, finished)
-    return reason
-
-
-def _read_beginning(messages: BinaryIO) -> bytes:
-    """Return the beginning of what a program writes, and let it write the rest."""
-    beginning = messages.read(_READ)
-    while messages.read(_READ):
-        pass
-    return beginning
-
-
-def _feed_parts(process: proc.Started, take: Callable[[bytes], str], seconds: float) -> str:
-    """Hand on everything that a program writes. Return why it was stopped: the result of `take`, or
-    `_LATE`.
-    """
-    late = threading.Event()
-
-    def stop_process() -> None:
-        late.set()
-        process.kill()
-
-    timer = threading.Timer(seconds, stop_process)
-    timer.daemon = True
-    timer.start()
-    try:
-        with process:
-            assert process.stdin is not None  # noqa: S101  `start_piped` opened both
-            assert process.stdout is not None  # noqa: S101
-            process.stdin.close()
-            # `os.read` returns what has arrived. The file's `read` would wait for that many bytes.
-            for part in iter(functools.partial(os.read, process.stdout.fileno(), _READ), b""):
-                if reason := take(part):
-                    process.kill()
-                    return reason
-    except BaseException:
-        process.kill()
-        process.wait()
-        raise
-    finally:
-        timer.cancel()
-    return _LATE if late.is_set() else ""
-
-
-def _build_environment(places: Places) -> dict[str, str]:
-    return guarded_environment(key for key, _ in configuration.list_entries(places))
-
-
-def _build_timeout_error(what: str) -> LimitExceeded:
-    return LimitExceeded(
-        f"{what} exceeded the limit of {SECONDS:.0f} seconds for all git commands of this step.",
-        hint="name fewer files in `sources` of .vmrag.yaml, or leave out folders with `exclude`",
-    )
-
-
-# `--ignore-missing` leaves out the named objects that are missing. `--missing=print` is for missing
-# objects that other objects name.
-_LIST_PRESENT = (
-    "rev-list",
-    "--objects",
-    "--no-object-names",
-    "--no-walk",
-    "--ignore-missing",
-    "--missing=print",
-    "--stdin",
-)
+    return _stream_output(places, arguments, take, seconds=seconds, extra=extra) != "late"
 
 
 def read_blob_sizes(places: Places, blobs: Iterable[str]) -> dict[str, int]:
@@ -293,6 +174,119 @@ def read_blobs(places: Places, blobs: Iterable[str]) -> dict[str, bytes]:
     return contents
 
 
+def _read_limited(
+    places: Places, arguments: tuple[str, ...], limit: int, index_file: Path | None, *, keep: bool
+) -> bytes:
+    """Return the fields that git prints or, without `keep`, nothing. Raises `LimitExceeded` for
+    more than `limit` fields.
+    """
+    parts: list[bytes] = []
+    number = size = 0
+
+    def take_part(part: bytes) -> bool:
+        nonlocal number, size
+        number += part.count(b"\0")
+        size += len(part)
+        if keep:
+            parts.append(part)
+        return number <= limit and size <= _MAX_LIST_BYTES
+
+    extra = {"GIT_INDEX_FILE": str(index_file)} if index_file is not None else {}
+    reason = _stream_output(places, arguments, take_part, seconds=seconds_left(), extra=extra)
+    if reason == "late":
+        raise _build_timeout_error(f"git {arguments[0]}")
+    if reason == "enough":
+        raise LimitExceeded(
+            f"git {arguments[0]} lists more than {limit:,} names.",
+            hint="name fewer files in `sources` of .vmrag.yaml, or leave out folders with `exclude`",
+            most=limit,
+        )
+    return b"".join(parts)
+
+
+def _stream_output(
+    places: Places,
+    arguments: tuple[str, ...],
+    take: Callable[[bytes], bool],
+    *,
+    seconds: float,
+    extra: Mapping[str, str],
+) -> StopReason:
+    """Run git, hand its output to `take` as it arrives, and return why git was stopped early.
+
+    Raises `GitFailed` if git itself fails.
+    """
+    environ = env.copy_without(env.GIT_SCRUBBED) | _build_environment(places) | borrowed_environment(places)
+    environ |= {"LC_ALL": "C"} | dict(extra)
+    argv = ["git", f"--git-dir={places.git_dir}", f"--work-tree={places.top}", *GUARDS, *arguments]
+    reading, writing = os.pipe()  # not a file: the disk may be full
+    with os.fdopen(reading, "rb") as messages:
+        try:
+            with os.fdopen(writing, "wb") as stderr:
+                process = proc.start_piped(argv, cwd=places.top, env=environ, stderr=stderr)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise GitFailed(
+                f"git cannot be started in {places.top}.", hint="check that git is on PATH and that the folder exists"
+            ) from error
+        from vmrag_link.thread_task import ThreadTask
+
+        reader = ThreadTask(functools.partial(_read_beginning, messages))
+        reason = _feed_parts(process, take, seconds)
+        finished = proc.FinishedProcess(argv, process.returncode, b"", reader.result())
+    if not reason and finished.returncode != 0:
+        raise build_failure(arguments, finished)
+    return reason
+
+
+def _read_beginning(messages: BinaryIO) -> bytes:
+    """Return the beginning of what a program writes, and let it write the rest."""
+    beginning = messages.read(_READ_BYTES)
+    while messages.read(_READ_BYTES):
+        pass
+    return beginning
+
+
+def _feed_parts(process: proc.Started, take: Callable[[bytes], bool], seconds: float) -> StopReason:
+    """Hand everything that a program writes to `take`, until `take` returns False."""
+    late = threading.Event()
+
+    def stop_process() -> None:
+        late.set()
+        process.kill()
+
+    timer = threading.Timer(seconds, stop_process)
+    timer.daemon = True
+    timer.start()
+    try:
+        with process:
+            assert process.stdin is not None  # noqa: S101  `start_piped` opened both
+            assert process.stdout is not None  # noqa: S101
+            process.stdin.close()
+            # `os.read` returns what has arrived. The file's `read` would wait for that many bytes.
+            for part in iter(functools.partial(os.read, process.stdout.fileno(), _READ_BYTES), b""):
+                if not take(part):
+                    process.kill()
+                    return "enough"
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    finally:
+        timer.cancel()
+    return "late" if late.is_set() else ""
+
+
+def _build_environment(places: Places) -> dict[str, str]:
+    return guarded_environment(key for key, _ in configuration.list_entries(places))
+
+
+def _build_timeout_error(what: str) -> LimitExceeded:
+    return LimitExceeded(
+        f"{what} exceeded the limit of {SECONDS:.0f} seconds for all git commands of this step.",
+        hint="name fewer files in `sources` of .vmrag.yaml, or leave out folders with `exclude`",
+    )
+
+
 def _run_cat_file(places: Places, mode: str, names: Sequence[str]) -> bytes:
     """Return the output of `git cat-file` for these objects.
 
@@ -305,9 +299,6 @@ def _run_cat_file(places: Places, mode: str, names: Sequence[str]) -> bytes:
     present = set(run_readonly(places, *_LIST_PRESENT, stdin=_join_lines(names)).text.split())
     existing = [name for name in names if name in present]
     return run_readonly(places, "cat-file", mode, "--buffer", stdin=_join_lines(existing)).stdout if existing else b""
-
-
-_FATAL = 128
 
 
 def _join_lines(names: Iterable[str]) -> bytes:
