@@ -53,5 +53,5 @@ def open_console(places: Places) -> Iterator[Console]:
     try:
         yield Console(places)
     except git.GitCommandError as error:
-        said = str(error.stderr).strip()
-        raise GitFailed(f"git failed: {said}", hint="run 'git fsck' to find damaged objects", said=said) from error
+        reason = str(error.stderr).strip()
+        raise GitFailed(f"git failed: {reason}", hint="run 'git fsck' to find damaged objects", said=reason) from error

@@ -19,7 +19,12 @@ _FORMAT = "%H%x00%P%x00%an <%ae>%x00%at%x00%D%x00%B%x00"
 
 # Otherwise git could start diff drivers, or a program that checks signatures.
 _HARMLESS = ("--no-ext-diff", "--no-textconv", "--no-show-signature", "--no-notes", "--no-color", "--encoding=UTF-8")
-_EXACT = "-M100%"
+_BLAME_OPTIONS = ("--porcelain", "--no-textconv", "--no-progress", "--encoding=UTF-8")
+
+_HASH_LENGTHS = (40, 64)
+
+NOT_FETCHED = "promisor remote"
+"""Part of the error message for an object that a partial clone lacks."""
 
 
 class CommitInfo(Record, frozen=True):
@@ -62,10 +67,10 @@ def read_file_log(places: Places, reached: Sequence[str], path: str, *, limit: i
     texts. Raises `GitFailed` and `LimitExceeded`.
     """
     try:
-        return list(_list_changes(places, reached, path, limit, "-M"))
+        return list(_list_changes(places, reached, path, limit, renames="-M"))
     except GitFailed as error:
         try:
-            return list(_list_changes(places, reached, path, limit, _EXACT))
+            return list(_list_changes(places, reached, path, limit, renames="-M100%"))
         except GitFailed:
             raise error from None
 
@@ -77,10 +82,7 @@ def read_commit_log(
 
     `reached`: as in `read_file_log`. Raises `GitFailed`, `LimitExceeded`.
     """
-    options = ("-z", *_HARMLESS, f"--format={_FORMAT}", f"-{limit}")
-    output = run_readonly(places, "log", *options, *reached, "--", *pathspecs).stdout
-    fields = iter(output.split(b"\0"))
-    return [_read_commit(commit, fields) for commit in fields if commit]
+    return _read_commits(places, limit, *reached, "--", *pathspecs)
 
 
 def read_line_log(
@@ -91,11 +93,12 @@ def read_line_log(
     `lines`: the first and the last line at the end of the history. `reached`: as in
     `read_file_log`. Raises `GitFailed` if the file does not have the lines, and `LimitExceeded`.
     """
-    chosen = f"-L{lines[0]},{lines[1]}:{path}"
-    output = run_readonly(
-        places, "log", "-z", "-s", chosen, *_HARMLESS, f"--format={_FORMAT}", f"-{limit}", *reached
-    ).stdout
-    fields = iter(output.split(b"\0"))
+    return _read_commits(places, limit, "-s", f"-L{lines[0]},{lines[1]}:{path}", *reached)
+
+
+def _read_commits(places: Places, limit: int, *arguments: str) -> list[CommitInfo]:
+    options = ("-z", *_HARMLESS, f"--format={_FORMAT}", f"-{limit}")
+    fields = iter(run_readonly(places, "log", *options, *arguments).stdout.split(b"\0"))
     return [_read_commit(commit, fields) for commit in fields if commit]
 
 
@@ -105,11 +108,11 @@ def format_time(seconds: str) -> str:
 
 
 def _list_changes(
-    places: Places, reached: Sequence[str], path: str, limit: int, renames: str
+    places: Places, reached: Sequence[str], path: str, limit: int, *, renames: str
 ) -> Iterator[LoggedChange]:
     options = ("-z", "--follow", renames, "--raw", "--no-abbrev", *_HARMLESS, f"--format={_FORMAT}", f"-{limit}")
-    said = run_readonly(places, "--literal-pathspecs", "log", *options, *reached, "--", path).stdout
-    fields = iter(said.split(b"\0"))
+    output = run_readonly(places, "--literal-pathspecs", "log", *options, *reached, "--", path).stdout
+    fields = iter(output.split(b"\0"))
     for commit in fields:
         if not commit:
             continue
@@ -155,9 +158,6 @@ def _decode_field(field: bytes) -> str:
     return field.decode(errors="replace")
 
 
-_OPTIONS = ("--porcelain", "--no-textconv", "--no-progress", "--encoding=UTF-8")
-
-
 class FileLine(Record, frozen=True):
     """A line of a file.
 
@@ -189,7 +189,7 @@ def blame_file(places: Places, path: str, commit: str | None) -> BlamedFile:
     """
     arguments = (*([commit] if commit else []), "--", path)
     try:
-        output = run_readonly(places, "blame", *_OPTIONS, *arguments).stdout
+        output = run_readonly(places, "blame", *_BLAME_OPTIONS, *arguments).stdout
     except GitFailed as error:
         if NOT_FETCHED not in error.message:
             raise
@@ -198,27 +198,21 @@ def blame_file(places: Places, path: str, commit: str | None) -> BlamedFile:
             hint=f"run 'git blame {shlex.join(arguments)}' to fetch the versions, then run the command again",
             path=path,
         ) from error
-    facts: dict[str, dict[str, str]] = {}
+    facts: dict[str, dict[str, str]] = {}  # by commit; git prints them before its first line
     lines = []
     commit_name, number = "", 0
     for line in output.split(b"\n"):
-        if line.startswith(b"\t"):
-            fields = facts[commit_name]
-            name = commit_name if commit_name.strip("0") else None
-            lines.append(FileLine(_decode_value(line[1:]).removesuffix("\r"), name, fields["filename"], number))
-            continue
         key, _, value = line.partition(b" ")
-        if len(key) in _HASHES and value[:1].isdigit():
+        if line.startswith(b"\t"):
+            committed = commit_name if commit_name.strip("0") else None
+            text = _decode_field(line[1:]).removesuffix("\r")
+            lines.append(FileLine(text, committed, facts[commit_name]["filename"], number))
+        elif len(key) in _HASH_LENGTHS and value[:1].isdigit():
             commit_name, number = key.decode(), int(value.split(b" ")[0])
             facts.setdefault(commit_name, {})
         elif key:
-            facts[commit_name][key.decode()] = unquote_path(value) if key == b"filename" else _decode_value(value)
+            facts[commit_name][key.decode()] = unquote_path(value) if key == b"filename" else _decode_field(value)
     return BlamedFile(lines, {name: _build_commit_info(name, fact) for name, fact in facts.items() if name.strip("0")})
-
-
-_HASHES = (40, 64)
-NOT_FETCHED = "promisor remote"
-"""Part of the error message for an object that a partial clone lacks."""
 
 
 def _build_commit_info(name: str, facts: dict[str, str]) -> CommitInfo:
@@ -231,7 +225,3 @@ def unquote_path(value: bytes) -> str:
     if not value.startswith(b'"'):
         return os.fsdecode(value)
     return os.fsdecode(ast.literal_eval(f"b{value.decode('ascii', 'replace')}"))
-
-
-def _decode_value(field: bytes) -> str:
-    return field.decode(errors="replace")

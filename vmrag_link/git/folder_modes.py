@@ -39,17 +39,17 @@ def read_shared_setting(places: Places) -> str | None:
     values = [
         setting.value
         for setting in configuration.list_settings(places)
-        if setting[1:3] == (config_file, SHARED_KEY.lower())
+        if setting.origin == config_file and setting.key == SHARED_KEY.lower()
     ]
-    return values[-1].lower() or "true" if values else None
+    return (values[-1].lower() or "true") if values else None
 
 
 def folder_mode(setting: str | None) -> int | None:
     """Return the mode for folders of vmrag: 0700 by default, None if the configuration leaves it to
     the umask.
 
-    `group` gives access to the group only. git leaves others to the umask, but a reader could hold
-    our locks.
+    `setting`: the value of `read_shared_setting`. `group` gives access to the group only. git
+    leaves others to the umask, but a reader could hold our locks.
     """
     if setting is None:
         return PRIVATE
@@ -57,7 +57,7 @@ def folder_mode(setting: str | None) -> int | None:
         return None
     octal = int(setting, 8) & 0o666 if re.fullmatch(r"0*[0-7]{3}", setting) else _GROUP
     file_mode = _NAMED.get(setting, octal) | 0o600
-    mode = file_mode | (file_mode & 0o444) >> 2
+    mode = file_mode | (file_mode & 0o444) >> 2  # whoever can read a folder can also enter it
     # Like git: on other systems than Linux, new files have the folder's group anyway.
     return mode | stat.S_ISGID if mode & 0o060 and sys.platform == "linux" else mode
 
@@ -67,8 +67,9 @@ def prepare_folders(places: Places) -> None:
     something is written.
     """
     tops = _list_tops(places)
-    missing, is_open = [top for top in tops if not top.exists()], [top for top in tops if _is_open(top)]
-    if not missing and not is_open:
+    missing = [top for top in tops if not top.exists()]
+    open_folders = [top for top in tops if _is_open(top)]
+    if not missing and not open_folders:
         return
     mode = folder_mode(read_shared_setting(places))
     for top in missing:
@@ -76,7 +77,7 @@ def prepare_folders(places: Places) -> None:
             top.mkdir(mode=PRIVATE if mode else 0o777)
             if mode:
                 top.chmod(mode)
-    _tighten_open(is_open, mode)
+    _tighten_open(open_folders, mode)
 
 
 def list_too_open(places: Places) -> list[Path]:

@@ -27,11 +27,11 @@ def count_lines(
 ) -> dict[str, int]:
     """Return how many lines of each tracked text file hold a text, by path from the top.
 
-    `beside`: texts of which one must be in the same line. `commit`: whose tree to read; None for
-    the work tree. `words`: all are whole words. Raises `TimeoutError` after so many seconds, and
-    `GitFailed`.
+    `beside`: texts of which one must be in the same line. `commit`: whose tree to read, None for
+    the work tree. `words`: the texts match whole words only. Raises `TimeoutError` after `seconds`,
+    and `GitFailed`.
     """
-    options = [*(["-i"] if ignore_case else []), *(["-w"] if words else [])]
+    options = [option for option, is_set in (("-i", ignore_case), ("-w", words)) if is_set]
     second_patterns = ["--and", "(", *(part for word in beside for part in ("-e", word)), ")"] if beside else []
     arguments = (*GUARDS, *_OPTIONS, *options, "-e", text, *second_patterns, *([commit] if commit else []), "--")
     finished = run_git(places, *arguments, extra=env.GIT_OFFLINE, timeout=seconds)

@@ -32,20 +32,26 @@ from vmrag_link.permissions import make_folder
 
 _FOLDER = ".jj"
 _CONFLICT = ".jjconflict"
-_LONGEST_PATH = 4096
-_FATAL = 128
-_MOST = 16_000_000
-"""Maximum bytes of a jj file. A view contains each bookmark and each head."""
+_FATAL = 128  # exit code of git
+_MAX_PATH_BYTES = 4096
+_MAX_FILE_BYTES = 16_000_000
+"""Limit for the files of an operation: its view contains each bookmark and each head of jj."""
 
-_STATED = "checkout"
-"""In our directory: a copy of the jj file `checkout` from when HEAD and index were written."""
+_CHECKOUT = "checkout"
+"""jj's file that names the operation of the working copy. In our directory, a copy of it from when
+HEAD and index were written.
+"""
 
 _BARE_REFUSED = "safe.bareRepository"
 _BARE_HINT = "run 'jj git colocation enable' in the workspace that has the repository"
 
-_OPERATION, _NAME = 2, 3  # of Checkout, in jj's local_working_copy.proto
-_VIEW_OF_OPERATION, _COMMITS_OF_VIEW = 1, 8  # in its simple_op_store.proto
-_KEY, _VALUE = 1, 2
+# Numbers of fields in jj's files, from its local_working_copy.proto and simple_op_store.proto.
+_CHECKOUT_OPERATION = 2
+_CHECKOUT_WORKSPACE = 3
+_OPERATION_VIEW = 1
+_VIEW_COMMITS = 8
+_COMMIT_WORKSPACE = 1
+_COMMIT_NAME = 2
 
 
 def locate_workspace(start: Path) -> Places | None:
@@ -89,13 +95,13 @@ def _find_repo(top: Path) -> Path:
             raise ValueError(f"{path} belongs to another user")
     repo = folder / "repo"
     if not repo.is_dir():
-        repo = folder / os.fsdecode(read_regular(repo, _LONGEST_PATH))
+        repo = folder / os.fsdecode(read_regular(repo, _MAX_PATH_BYTES))
     return repo.resolve(strict=True)
 
 
 def _find_git_directory(repo: Path) -> Path:
     store = repo / "store"
-    folder = (store / os.fsdecode(read_regular(store / "git_target", _LONGEST_PATH))).resolve(strict=True)
+    folder = (store / os.fsdecode(read_regular(store / "git_target", _MAX_PATH_BYTES))).resolve(strict=True)
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a directory")
     arguments = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
@@ -112,20 +118,22 @@ def _find_git_directory(repo: Path) -> Path:
 
 def _update_index(places: Places, repo: Path) -> None:
     """Write HEAD and index to match jj's working copy, unless they match already."""
-    git_dir, stated = places.git_dir, read_regular(places.top / _FOLDER / "working_copy" / "checkout", _LONGEST_PATH)
+    checkout = read_regular(places.top / _FOLDER / "working_copy" / _CHECKOUT, _MAX_PATH_BYTES)
+    git_dir = places.git_dir
     with contextlib.suppress(OSError):
-        if read_regular(git_dir / _STATED, _LONGEST_PATH) == stated:
+        if read_regular(git_dir / _CHECKOUT, _MAX_PATH_BYTES) == checkout:
             return
-    commit, by_common = _find_commit(repo, stated), places._replace(git_dir=places.common)
-    parent = _object_name(by_common, f"{commit}^1")
+    commit = _find_commit(repo, checkout)
+    repository = places._replace(git_dir=places.common)
+    parent = _object_name(repository, f"{commit}^1")
     make_folder(git_dir)
-    fresh = git_dir / f"index-{os.getpid()}"
-    run_readonly(by_common, "read-tree", commit, index_file=fresh)
-    _stage_conflict(by_common, commit, fresh)
-    fresh.replace(git_dir / "index")
+    new_index = git_dir / f"index-{os.getpid()}"
+    run_readonly(repository, "read-tree", commit, index_file=new_index)
+    _stage_conflict(repository, commit, new_index)
+    new_index.replace(git_dir / "index")
     write_atomically(git_dir / "commondir", b"../../..\n", durable=False)
     write_atomically(git_dir / "HEAD", (parent or commit).encode() + b"\n", durable=False)
-    write_atomically(git_dir / _STATED, stated, durable=False)
+    write_atomically(git_dir / _CHECKOUT, checkout, durable=False)
 
 
 def _stage_conflict(places: Places, commit: str, index: Path) -> None:
@@ -133,9 +141,9 @@ def _stage_conflict(places: Places, commit: str, index: Path) -> None:
     versions = [f"{commit}:{_CONFLICT}-{which}/{PIN_NAME}" for which in ("base-0", "side-0", "side-1")]
     blobs = [_object_name(places, version) for version in versions]
     if len({*blobs}) == len(blobs) and all(blobs):
-        gone = f"0 {'0' * len(commit)}\t{PIN_NAME}\n"
+        removal = f"0 {'0' * len(commit)}\t{PIN_NAME}\n"
         stages = "".join(f"100644 {blob} {number}\t{PIN_NAME}\n" for number, blob in enumerate(blobs, 1))
-        run_readonly(places, "update-index", "--index-info", stdin=(gone + stages).encode(), index_file=index)
+        run_readonly(places, "update-index", "--index-info", stdin=(removal + stages).encode(), index_file=index)
 
 
 def _object_name(places: Places, spec: str) -> str:
@@ -143,18 +151,20 @@ def _object_name(places: Places, spec: str) -> str:
     return run_readonly(places, "rev-parse", "--verify", "--quiet", spec, fine=(0, 1, _FATAL)).text.strip()
 
 
-def _find_commit(repo: Path, stated: bytes) -> str:
+def _find_commit(repo: Path, checkout: bytes) -> str:
     """Return the working copy's commit: the commit of the workspace's name in the view of its
     operation.
     """
-    checkout, store = dict(_parse_fields(stated)), repo / "op_store"
-    operation = dict(_parse_fields(read_regular(store / "operations" / checkout[_OPERATION].hex(), _MOST)))
-    view = read_regular(store / "views" / operation[_VIEW_OF_OPERATION].hex(), _MOST)
+    fields, store = dict(_parse_fields(checkout)), repo / "op_store"
+    operation_file = store / "operations" / fields[_CHECKOUT_OPERATION].hex()
+    operation = dict(_parse_fields(read_regular(operation_file, _MAX_FILE_BYTES)))
+    view = read_regular(store / "views" / operation[_OPERATION_VIEW].hex(), _MAX_FILE_BYTES)
     for number, entry in _parse_fields(view):
-        if number == _COMMITS_OF_VIEW:
-            workspace = dict(_parse_fields(entry))
-            if workspace.get(_KEY) == checkout[_NAME] and re.fullmatch(COMMIT_NAME, workspace[_VALUE].hex()):
-                return workspace[_VALUE].hex()
+        if number == _VIEW_COMMITS:
+            commit = dict(_parse_fields(entry))
+            name = commit[_COMMIT_NAME].hex() if commit.get(_COMMIT_WORKSPACE) == fields[_CHECKOUT_WORKSPACE] else ""
+            if re.fullmatch(COMMIT_NAME, name):
+                return name
     raise ValueError("no commit is checked out in it")
 
 

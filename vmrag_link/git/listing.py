@@ -18,8 +18,16 @@ from vmrag_link.models import Record
 from vmrag_link.paths import Places
 from vmrag_link.proc import FinishedProcess
 
-_INDEX = ("-c", "core.fsmonitor=false", "ls-files", "-z", "-t", "--stage")
-"""Without core.fsmonitor, because an untrusted repository must not name a program to run."""
+_GENERATED = "linguist-generated"
+"""Attribute that makes GitHub's and other diffs fold generated files."""
+
+_MAX_PATH_ARGUMENTS = 100
+"""Up to this number, the paths are passed to git. Above, git lists all files."""
+
+_SAFELY = ("-c", "core.fsmonitor=false")
+"""An untrusted repository must not name a program to run."""
+
+_LIST_INDEX = (*_SAFELY, "ls-files", "-z", "-t", "--stage")
 
 
 class IndexListing(Record, frozen=True):
@@ -38,7 +46,7 @@ def read_index(places: Places) -> IndexListing:
 
     Raises `GitFailed`.
     """
-    return _parse_listing(run_git(places, *_INDEX, extra=env.GIT_OFFLINE))
+    return _parse_listing(run_git(places, *_LIST_INDEX, extra=env.GIT_OFFLINE))
 
 
 def list_absent_paths(places: Places, paths: Collection[str]) -> set[str]:
@@ -58,14 +66,14 @@ def _find_absent_paths(listing: IndexListing, top: Path, paths: Collection[str])
         if inside and not os.path.lexists(folder / ".git"):
             absent.update(inside.values())
         elif inside:
-            nested = _parse_listing(run_git_in(folder, *_INDEX, extra=env.GIT_OFFLINE))
+            nested = _parse_listing(run_git_in(folder, *_LIST_INDEX, extra=env.GIT_OFFLINE))
             absent.update(inside[path] for path in _find_absent_paths(nested, folder, inside))
     return absent
 
 
 def _parse_listing(finished: FinishedProcess) -> IndexListing:
     if finished.returncode != 0:
-        raise build_failure(_INDEX[2:], finished)
+        raise build_failure(_LIST_INDEX[len(_SAFELY) :], finished)
     tracked, hidden, submodules = set[str](), set[str](), set[str]()
     for entry in finished.stdout.split(b"\0"):
         about, _, name = entry.partition(b"\t")  # H 100644 <object> <stage>
@@ -79,20 +87,16 @@ def _parse_listing(finished: FinishedProcess) -> IndexListing:
     return IndexListing(frozenset(tracked), frozenset(hidden), frozenset(submodules))
 
 
-_FEW = 100
-"""Up to this number, the paths are passed to git. Above, git lists all files."""
-
-
 def list_tracked_files(places: Places, paths: Collection[str] = ()) -> list[str]:
     """Return the paths of regular files from the top, without links and submodules.
 
     If `paths` is given, the result contains these if they are tracked, and possibly others.
     """
-    # An untrusted repository must not name a program to run, as in core.fsmonitor.
-    options = ("-c", "core.fsmonitor=false", "--literal-pathspecs", "ls-files", "--stage", "-z", "--")
-    entries = check_git(places, *options, *(paths if len(paths) <= _FEW else ())).stdout.split(b"\0")
-    files = (entry.partition(b"\t") for entry in entries if entry.startswith(b"100"))
-    return [*dict.fromkeys(os.fsdecode(path) for _, _, path in files)]
+    options = (*_SAFELY, "--literal-pathspecs", "ls-files", "--stage", "-z", "--")
+    arguments = paths if len(paths) <= _MAX_PATH_ARGUMENTS else ()
+    entries = check_git(places, *options, *arguments).stdout.split(b"\0")
+    files = (os.fsdecode(entry.partition(b"\t")[2]) for entry in entries if entry.startswith(b"100"))
+    return list(dict.fromkeys(files))
 
 
 def read_index_entries(places: Places, paths: Sequence[Path]) -> bytes:
@@ -114,10 +118,6 @@ def restore_index_entries(places: Places, paths: Sequence[Path], entries: bytes)
 
 def _list_names(paths: Sequence[Path]) -> list[str]:
     return [path.name for path in paths]
-
-
-_GENERATED = "linguist-generated"
-"""Attribute that makes GitHub's and other diffs fold generated files."""
 
 
 def refuse_ignored(
@@ -202,30 +202,30 @@ class Repositories:
     def _run_git(
         self, root: Path, arguments: tuple[str, ...], names: list[bytes], *, fine: tuple[int, ...] = (0,)
     ) -> proc.FinishedProcess:
-        # An untrusted repository must not name a program to run: neither core.fsmonitor nor the ssh
-        # that would fetch a missing `.gitattributes`.
-        safely = ("-c", "core.fsmonitor=false", *arguments)
+        # Offline, because git would otherwise start ssh to fetch a missing `.gitattributes`.
         stdin = b"".join(name + b"\0" for name in names)
         if root == self._top:  # passed explicitly, because a work tree of core.worktree has no .git
-            finished = run_git(self._places, *safely, stdin=stdin, extra=env.GIT_OFFLINE)
+            finished = run_git(self._places, *_SAFELY, *arguments, stdin=stdin, extra=env.GIT_OFFLINE)
         else:
-            finished = run_git_in(root, *safely, stdin=stdin, extra=env.GIT_OFFLINE)
+            finished = run_git_in(root, *_SAFELY, *arguments, stdin=stdin, extra=env.GIT_OFFLINE)
         if finished.returncode not in fine:
             raise build_failure(arguments, finished)
         return finished
 
     def _group_by_root(self, paths: Iterable[Path]) -> Iterator[tuple[Path, list[bytes]]]:
+        """Yield each repository's top with the names of its paths, for git's standard input."""
         names: dict[Path, list[bytes]] = {}
-        places: dict[str, tuple[Path, bytes] | None] = {}
+        prefixes: dict[str, tuple[Path, bytes] | None] = {}
         for path in paths:
             folder, name = os.path.split(path)
-            if folder not in places:
-                places[folder] = self._find_place(Path(folder))
-            if place := places[folder]:
-                names.setdefault(place[0], []).append(place[1] + os.fsencode(name))
+            if folder not in prefixes:
+                prefixes[folder] = self._find_prefix(Path(folder))
+            if root_and_prefix := prefixes[folder]:
+                root, prefix = root_and_prefix
+                names.setdefault(root, []).append(prefix + os.fsencode(name))
         yield from names.items()
 
-    def _find_place(self, folder: Path) -> tuple[Path, bytes] | None:
+    def _find_prefix(self, folder: Path) -> tuple[Path, bytes] | None:
         """Return the top around a folder, and the prefix of its files' names there. The prefix
         begins with "./", because a name that begins with ":" would be a pattern.
         """

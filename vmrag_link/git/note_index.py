@@ -1,4 +1,7 @@
-"""Questions to git about files that are about to be written: ignored, unmerged, attributes."""
+"""Questions to git about notes that are about to be written: ignored, unmerged, attributes.
+
+A note is a Markdown file of the work tree that is also a document. All paths are from the top.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,8 @@ def list_files_with_id(places: Places, folder: str, *, without: Sequence[str] = 
 def list_unmerged_files(places: Places) -> list[str]:
     """Return the files that a merge left in conflict in git's index. Raises `GitFailed`."""
     entries = check_git(places, *_OFFLINE, "ls-files", "--unmerged", "-z").stdout.split(b"\0")
-    return [*dict.fromkeys(os.fsdecode(entry.partition(b"\t")[2]) for entry in entries if entry)]
-
-
-def list_staged_files(places: Places) -> set[str]:
-    """Return the files that differ between git's index and HEAD. Raises `GitFailed`."""
-    names = check_git(places, *_OFFLINE, "diff", "--cached", "--name-only", "--no-renames", "-z").stdout.split(b"\0")
-    return {os.fsdecode(name) for name in names if name}
+    paths = (os.fsdecode(entry.partition(b"\t")[2]) for entry in entries if entry)
+    return list(dict.fromkeys(paths))  # git lists each file once for each version in conflict
 
 
 def list_ignored_files(places: Places, paths: Sequence[str]) -> list[str]:
@@ -73,8 +71,6 @@ def is_checked_out(places: Places, folder: str) -> bool:
 
     A folder without tracked files counts as left out, unless it exists. Raises `GitFailed`.
     """
-    entries = check_git(places, *_OFFLINE, "--literal-pathspecs", "ls-files", "-t", "-z", "--", folder).stdout.split(
-        b"\0"
-    )
-    marks = {entry[:1] for entry in entries if entry}
+    listing = check_git(places, *_OFFLINE, "--literal-pathspecs", "ls-files", "-t", "-z", "--", folder).stdout
+    marks = {entry[:1] for entry in listing.split(b"\0") if entry}  # S: left out of the work tree
     return b"S" not in marks and (bool(marks) or (places.top / folder).is_dir())

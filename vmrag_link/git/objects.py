@@ -1,7 +1,7 @@
 """Read and write blobs, trees and commits, and fetch those that a partial clone lacks.
 
-git itself reads them, because they may come from untrusted people. vmrag's own repositories get
-hundreds of objects, which are written without a git process for each.
+git itself reads them, because they may come from untrusted people. vmrag's own repositories
+(`sidecar_repo`) get hundreds of objects, which are written without a git process for each.
 """
 
 from __future__ import annotations
@@ -27,6 +27,12 @@ _SHA256_DIGITS = 64
 BATCH = 64
 """Number of blobs that are in memory at a time."""
 
+_FETCH = ("fetch", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", "--filter=blob:none", "--stdin")
+
+# Without `--missing=print` git would fetch missing objects. With it, git lists them after a
+# question mark.
+_LIST_OBJECTS = ("--objects", "--no-object-names", "--no-walk", "--ignore-missing", "--missing=print", "--stdin")
+
 
 class TreeEntry(Record, frozen=True):
     """A file of a tree: the blob's name and its size in bytes. The size is -1 if it is missing or
@@ -48,7 +54,8 @@ def hash_blob(content: bytes, *, like: str) -> str:
 
 
 class ObjectWriter:
-    """Write objects into a vmrag repository next to the code's, like `git hash-object -w`.
+    """Write objects into a repository of `sidecar_repo`, like `git hash-object -w`.
+
     Each object is a file, which replaces a damaged one. `folder`: write there instead.
     """
 
@@ -73,19 +80,17 @@ class ObjectWriter:
 
     def _write_tree(self, entries: Mapping[str, str]) -> str:
         folders: dict[str, dict[str, str]] = {}
-        rows: list[tuple[bytes, bytes, str]] = []
+        rows: dict[bytes, bytes] = {}  # git sorts folders as if their names ended with a slash
         for path, blob in entries.items():
-            name, slash, inner = path.partition("/")
+            name, slash, inner_path = path.partition("/")
             if slash:
-                folders.setdefault(name, {})[inner] = blob
+                folders.setdefault(name, {})[inner_path] = blob
             else:
-                rows.append((os.fsencode(name), b"100644", blob))
-        # git sorts folders as if their names ended with a slash.
-        rows += [(os.fsencode(name) + b"/", b"40000", self._write_tree(inner)) for name, inner in folders.items()]
-        parts = (
-            b"%b %b\0%b" % (mode, name.rstrip(b"/"), bytes.fromhex(object_)) for name, mode, object_ in sorted(rows)
-        )
-        return self._write_object(b"tree", b"".join(parts))
+                rows[os.fsencode(name)] = b"100644 %b\0%b" % (os.fsencode(name), bytes.fromhex(blob))
+        for name, inner_entries in folders.items():
+            tree = self._write_tree(inner_entries)
+            rows[os.fsencode(name) + b"/"] = b"40000 %b\0%b" % (os.fsencode(name), bytes.fromhex(tree))
+        return self._write_object(b"tree", b"".join(row for _, row in sorted(rows.items())))
 
     def _write_object(self, kind: bytes, content: bytes) -> str:
         data = b"%b %d\0%b" % (kind, len(content), content)
@@ -121,8 +126,8 @@ def add_file_to_tree(places: Places, tree: str, name: str, blob: str) -> str:
     """
     listing = check_git(places, "ls-tree", "-z", "--full-tree", f"{tree}^{{tree}}").stdout
     path = name.encode()
-    kept = [entry for entry in listing.split(b"\0") if entry and entry.partition(b"\t")[2] != path]
-    listing_with_file = b"\0".join([*kept, b"100644 blob %b\t%b" % (blob.encode(), path), b""])
+    others = [entry for entry in listing.split(b"\0") if entry and entry.partition(b"\t")[2] != path]
+    listing_with_file = b"\0".join([*others, b"100644 blob %b\t%b" % (blob.encode(), path), b""])
     return check_git(places, "mktree", "-z", "--missing", stdin=listing_with_file).text.strip()
 
 
@@ -201,13 +206,6 @@ def read_blobs(places: Places, names: Iterable[str]) -> Iterator[bytes]:
                     )
 
 
-_FETCH = ("fetch", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", "--filter=blob:none", "--stdin")
-
-# Without `--missing=print` git would fetch missing objects. With it, git lists them after a
-# question mark.
-_OBJECTS = ("--objects", "--no-object-names", "--no-walk", "--ignore-missing", "--missing=print", "--stdin")
-
-
 def fetch_blobs_at(places: Places, commits: Iterable[str], path: str) -> None:
     """Fetch the missing blobs that these commits, by full hash, have at a path, like
     `fetch_blobs`.
@@ -216,7 +214,7 @@ def fetch_blobs_at(places: Places, commits: Iterable[str], path: str) -> None:
     remote = _find_promisor(places)
     if remote is None or not names:
         return
-    listed = check_git(places, "rev-list", *_OBJECTS, "--", path, stdin=_join_lines(names)).text.split()
+    listed = check_git(places, "rev-list", *_LIST_OBJECTS, "--", path, stdin=_join_lines(names)).text.split()
     _fetch_objects(places, remote, [name.removeprefix("?") for name in listed if name.startswith("?")])
 
 
@@ -231,7 +229,7 @@ def fetch_blobs(places: Places, blobs: Iterable[str]) -> None:
     names = dict.fromkeys(blobs)
     if remote is None or not names:
         return
-    existing = set(check_git(places, "rev-list", *_OBJECTS, stdin=_join_lines(names)).text.split())
+    existing = set(check_git(places, "rev-list", *_LIST_OBJECTS, stdin=_join_lines(names)).text.split())
     _fetch_objects(places, remote, [name for name in names if name not in existing])
 
 

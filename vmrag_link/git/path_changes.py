@@ -16,7 +16,7 @@ from vmrag_link.git.raw_changes import MOST_FILES
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 
-MOST_BYTES = 8 << 20
+_MAX_PATCH_BYTES = 8 << 20
 """Limit of the patch of one file."""
 
 CONTEXT = 2
@@ -68,21 +68,22 @@ def find_objects(places: Places, specs: Sequence[str]) -> list[tuple[str, str]]:
     One git process reads all of them, except in a partial clone. Names with a line break are not
     found.
     """
-    valid = [spec for spec in specs if not {"\n", "\0"} & {*spec}]
+    valid = [spec for spec in specs if "\n" not in spec and "\0" not in spec]
+    if not valid:
+        return [("", "")] * len(specs)
     query = b"".join(os.fsencode(spec) + b"\n" for spec in valid)
     try:
-        lines = (
-            readonly.run_readonly(places, "cat-file", "--batch-check", stdin=query).stdout.splitlines() if valid else []
-        )
+        lines = readonly.run_readonly(places, "cat-file", "--batch-check", stdin=query).stdout.splitlines()
     except GitFailed as error:
         if NOT_FETCHED not in error.message:
             raise
         return [_find_object(places, spec) if spec in valid else ("", "") for spec in specs]
-    answers = dict(zip(valid, (line.decode(errors="replace").split(" ") for line in lines), strict=True))
-    return [
-        (answer[0], answer[1]) if len(answer := answers.get(spec, [])) == 3 and answer[2].isdecimal() else ("", "")  # noqa: PLR2004
-        for spec in specs
-    ]
+    objects: dict[str, tuple[str, str]] = {}
+    for spec, line in zip(valid, lines, strict=True):
+        match line.decode(errors="replace").split(" "):
+            case [name, kind, size] if size.isdecimal():
+                objects[spec] = (name, kind)
+    return [objects.get(spec, ("", "")) for spec in specs]
 
 
 def _find_object(places: Places, spec: str) -> tuple[str, str]:
@@ -120,13 +121,13 @@ def read_patch(places: Places, commit: str, paths: Sequence[str]) -> FilePatch:
     the commit if that differs.
 
     Raises `GitFailed`, `HistoryMissing` in a partial clone without the earlier text, and
-    `LimitExceeded` after `readonly.SECONDS`. Lines beyond `MOST_BYTES` are missing.
+    `LimitExceeded` after `readonly.SECONDS`. Lines beyond 8 MiB are missing.
     """
     parts: list[bytes] = []
 
     def take_part(part: bytes) -> bool:
         parts.append(part)
-        return sum(map(len, parts)) < MOST_BYTES
+        return sum(map(len, parts)) < _MAX_PATCH_BYTES
 
     arguments = ("--literal-pathspecs", "diff", *_DIFF, *_PATCH, commit, "--", *paths)
     try:
@@ -144,11 +145,11 @@ def read_patch(places: Places, commit: str, paths: Sequence[str]) -> FilePatch:
         raise LimitExceeded("git diff took too long.", hint=f"run 'git diff --stat {commit}' to list the changed files")
     raw, _, patch = b"".join(parts).partition(b"\0\0")
     changes = list(_read_changes(raw.removesuffix(b"\0").split(b"\0") if raw else []))
-    position = next((number for number, change in enumerate(changes) if change.path == paths[0]), None)
-    if position is None:
-        return FilePatch(None, ())
-    files = _FILE.split(patch.decode(errors="replace"))[1:]
-    return FilePatch(changes[position], tuple(_read_hunks("".join(files[position : position + 1]))))
+    patches = _FILE.split(patch.decode(errors="replace"))[1:]  # in the order of `changes`, unless cut off
+    for number, change in enumerate(changes):
+        if change.path == paths[0]:
+            return FilePatch(change, tuple(_read_hunks(patches[number] if number < len(patches) else "")))
+    return FilePatch(None, ())
 
 
 def _read_hunks(patch: str) -> Iterator[PatchHunk]:

@@ -1,5 +1,8 @@
 """git's conflict in the pin: its three versions, even if `git add` has closed the conflict without
 a decision.
+
+git keeps the versions of a conflict in the index as stages: 1 is the base, 2 is ours, 3 is theirs.
+Without a conflict, a file has stage 0.
 """
 
 from __future__ import annotations
@@ -18,6 +21,17 @@ from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, Places
 
 Operation = Literal["merge", "rebase", "cherry-pick", "revert", "am", "stash"]
+
+_OR_FRESH = "or 'vmrag pin' to write a fresh one"
+_STASH = "refs/stash"
+_BRANCHES = (BRANCHES, "refs/remotes/")
+_JJ_FOLDER = ".jjconflict"
+_HEADS: dict[Operation, str] = {
+    "merge": "MERGE_HEAD",
+    "rebase": "REBASE_HEAD",
+    "cherry-pick": "CHERRY_PICK_HEAD",
+    "revert": "REVERT_HEAD",
+}
 
 
 class Stages(NamedTuple):
@@ -60,18 +74,18 @@ def find_undecided(places: Places) -> UndecidedConflict | None:
     staged = {stage: entry.name for stage, entry in read_pin_entries(places).stages.items()}
     if staged.keys() - {0}:
         return UndecidedConflict(_read_contents(places, staged), closed=False)
-    operation = find_stopped_operation(places) if staged else None
-    if operation is None:
+    stopped = find_stopped_operation(places) if staged else None
+    if stopped is None:
         return None
-    resolved = _read_resolved(places)
-    if operation.operation == "stash" and not resolved:
+    closed_versions = _read_closed_versions(places)
+    if stopped.operation == "stash" and not closed_versions:
         return None
-    versions = resolved or _read_commit_versions(places, operation)
-    ours, theirs = versions.get(2), versions.get(3)
-    is_conflict = ours and theirs and ours != theirs and versions.get(1) not in (ours, theirs)
+    versions = closed_versions or _read_commit_versions(places, stopped)
+    base, ours, theirs = (versions.get(stage) for stage in (1, 2, 3))
+    is_conflict = ours and theirs and ours != theirs and base not in (ours, theirs)
     if not is_conflict or staged[0] not in (ours, theirs):
         return None
-    if operation.operation == "stash" and _resolve_object(places, f"{_STASH}:{PIN_NAME}") != theirs:
+    if stopped.operation == "stash" and _resolve_object(places, f"{_STASH}:{PIN_NAME}") != theirs:
         return None  # that stash is gone
     return UndecidedConflict(_read_contents(places, versions), closed=True)
 
@@ -87,7 +101,9 @@ def restore_hint(places: Places) -> str:
         return "run 'vmrag resolve' to resolve the conflicts"
     if _is_whole(places, entries.stages.get(0)):
         return f"run 'git checkout -- {PIN_NAME} && vmrag sync', {_OR_FRESH}"
-    if find_operation(places) and _read_resolved(places):  # `git add` staged the unreadable file and kept the versions
+    if find_operation(places) and _read_closed_versions(
+        places
+    ):  # `git add` staged the unreadable file and kept the versions
         return f"run 'git checkout -m -- {PIN_NAME} && vmrag resolve'"
     if _is_whole(places, entries.head):
         return f"run 'git checkout HEAD -- {PIN_NAME} && vmrag sync', {_OR_FRESH}"
@@ -146,10 +162,9 @@ def read_jj_conflict_pins(places: Places, commit: str) -> tuple[list[bytes], lis
     lines = check_git(places, "ls-tree", commit).text.splitlines()
     matches = (re.fullmatch(rf"040000 tree (\w+)\t{re.escape(_JJ_FOLDER)}-(base|side)-\d+", line) for line in lines)
     trees = [(match[2], match[1]) for match in matches if match]
-    data = history.read_pins(places, (tree for _, tree in trees))
-    bases, sides = (
-        [data[tree] for kind, tree in trees if kind == which and tree in data] for which in ("base", "side")
-    )
+    pins_by_tree = history.read_pins(places, (tree for _, tree in trees))
+    bases = [pins_by_tree[tree] for kind, tree in trees if kind == "base" and tree in pins_by_tree]
+    sides = [pins_by_tree[tree] for kind, tree in trees if kind == "side" and tree in pins_by_tree]
     return bases, sides
 
 
@@ -159,19 +174,7 @@ def list_branches_at(places: Places, commit: str) -> list[str]:
     return [ref.split("/", 2)[2] for ref in refs if not ref.endswith("/HEAD")]
 
 
-_OR_FRESH = "or 'vmrag pin' to write a fresh one"
-_STASH = "refs/stash"
-_BRANCHES = (BRANCHES, "refs/remotes/")
-_JJ_FOLDER = ".jjconflict"
-_HEADS: dict[Operation, str] = {
-    "merge": "MERGE_HEAD",
-    "rebase": "REBASE_HEAD",
-    "cherry-pick": "CHERRY_PICK_HEAD",
-    "revert": "REVERT_HEAD",
-}
-
-
-def _read_resolved(places: Places) -> dict[int, str]:
+def _read_closed_versions(places: Places) -> dict[int, str]:
     """Return the pin's blobs by stage that the index had before `git add` closed a conflict."""
     lines = check_git(places, "ls-files", "--resolve-undo", "-z", "--", PIN_NAME).text.split("\0")
     entries = (line.partition("\t")[0].split(" ") for line in lines if line)
@@ -183,21 +186,20 @@ def _read_commit_versions(places: Places, stopped: StoppedOperation) -> dict[int
 
     A rebase is left out: when it stops for `edit`, the commit has been picked already.
     """
-    commits: tuple[str | None, str, str]
     match stopped.operation:
         case "merge":
             from vmrag_link.git.pin_merge import list_merge_bases
 
-            base = next(iter(list_merge_bases(places, ["HEAD", stopped.commit])), None)
-            commits = (base, "HEAD", stopped.commit)
+            bases = list_merge_bases(places, ["HEAD", stopped.commit])
+            commits = {1: bases[0] if bases else "", 2: "HEAD", 3: stopped.commit}
         case "cherry-pick":
-            commits = (f"{stopped.commit}^", "HEAD", stopped.commit)
+            commits = {1: f"{stopped.commit}^", 2: "HEAD", 3: stopped.commit}
         case "revert":
-            commits = (stopped.commit, "HEAD", f"{stopped.commit}^")
+            commits = {1: stopped.commit, 2: "HEAD", 3: f"{stopped.commit}^"}
         case _:
             return {}
-    blobs = (_resolve_object(places, f"{commit}:{PIN_NAME}") if commit else None for commit in commits)
-    return {number: blob for number, blob in enumerate(blobs, 1) if blob}
+    blobs = {stage: _resolve_object(places, f"{commit}:{PIN_NAME}") for stage, commit in commits.items() if commit}
+    return {stage: blob for stage, blob in blobs.items() if blob}
 
 
 def _has_stash(places: Places) -> bool:

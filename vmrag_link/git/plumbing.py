@@ -72,9 +72,9 @@ def find_objects(places: Places, specs: Sequence[str]) -> list[FoundObject | Non
         return [find_objects(places, [spec])[0] if _is_single_line(spec) else None for spec in specs]
     query = b"".join(os.fsencode(spec) + b"\n" for spec in specs)
     # An untrusted repository must not name a program to run, as in core.fsmonitor.
-    quietly = ("-c", "core.fsmonitor=false")
-    lines = check_git(places, *quietly, "cat-file", "--batch-check", stdin=query, bounded=True).text.split("\n")
-    return [_read_object(line) for line in lines[: len(specs)]]
+    safely = ("-c", "core.fsmonitor=false")
+    lines = check_git(places, *safely, "cat-file", "--batch-check", stdin=query, bounded=True).text.split("\n")
+    return [_parse_object(line) for line in lines[: len(specs)]]
 
 
 def _is_single_line(spec: str) -> bool:
@@ -82,7 +82,7 @@ def _is_single_line(spec: str) -> bool:
     return "\n" not in spec and "\0" not in spec
 
 
-def _read_object(line: str) -> FoundObject | None:
+def _parse_object(line: str) -> FoundObject | None:
     match line.split(" "):
         case [name, kind, size] if re.fullmatch(COMMIT_NAME, name) and size.isdecimal():
             return FoundObject(name, kind, int(size))
@@ -95,14 +95,24 @@ def _find_object(places: Places, *specs: str) -> FoundObject | None:
 
 
 class PinEntries(Record, frozen=True):
-    """Entries of `.dolt-version`: `head` in HEAD's commit, `stages` in the index by stage."""
+    """Entries of `.dolt-version`: `head` in HEAD's commit, `stages` in the index by stage.
+
+    The stage is 0, or 1 to 3 for the versions of a conflict.
+    """
 
     head: FoundObject | None
     stages: dict[int, FoundObject]
 
 
-_CACHED_ENTRIES: dict[Path, tuple[tuple[FileStamp | None, Head], PinEntries]] = {}
-"""By git directory: the stamp of its index and HEAD before git read them, and the result."""
+class _CachedEntries(NamedTuple):
+    index: FileStamp
+    """The state of the index before git read it."""
+    head: Head
+    entries: PinEntries
+
+
+_CACHED_ENTRIES: dict[Path, _CachedEntries] = {}
+"""By git directory."""
 
 
 def read_pin_entries(places: Places) -> PinEntries:
@@ -111,13 +121,14 @@ def read_pin_entries(places: Places) -> PinEntries:
     A command calls this several times. The result is cached until the index or HEAD changes. Raises
     `GitFailed`.
     """
-    before = read_file_stamp(places.git_dir / "index"), read_head(places)
+    index, head = read_file_stamp(places.git_dir / "index"), read_head(places)
     cached = _CACHED_ENTRIES.get(places.git_dir)
-    if cached and before[0] and cached[0] == before:
-        return cached[1]
+    if cached and cached.index == index and cached.head == head:
+        return cached.entries
     committed, *staged = find_objects(places, [f"HEAD:{PIN_NAME}", *(f":{stage}:{PIN_NAME}" for stage in range(4))])
     entries = PinEntries(committed, {stage: object_ for stage, object_ in enumerate(staged) if object_})
-    _CACHED_ENTRIES[places.git_dir] = before, entries
+    if index:
+        _CACHED_ENTRIES[places.git_dir] = _CachedEntries(index, head, entries)
     return entries
 
 

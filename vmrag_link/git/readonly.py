@@ -43,7 +43,7 @@ _LIST_PRESENT = (
 
 _DEADLINE: ContextVar[float | None] = ContextVar("deadline", default=None)
 
-StopReason = Literal["", "late", "enough"]
+_StopReason = Literal["", "late", "enough"]
 """Why git was stopped before its end: after a time limit, or because the reader wants no more
 output. Empty if git was not stopped.
 """
@@ -211,7 +211,7 @@ def _stream_output(
     *,
     seconds: float,
     extra: Mapping[str, str],
-) -> StopReason:
+) -> _StopReason:
     """Run git, hand its output to `take` as it arrives, and return why git was stopped early.
 
     Raises `GitFailed` if git itself fails.
@@ -246,7 +246,7 @@ def _read_beginning(messages: BinaryIO) -> bytes:
     return beginning
 
 
-def _feed_parts(process: proc.Started, take: Callable[[bytes], bool], seconds: float) -> StopReason:
+def _feed_parts(process: proc.Started, take: Callable[[bytes], bool], seconds: float) -> _StopReason:
     """Hand everything that a program writes to `take`, until `take` returns False."""
     late = threading.Event()
 

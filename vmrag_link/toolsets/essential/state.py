@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from vmrag_link import terminal_text
 from vmrag_link.errors import plural, quoted
-from vmrag_link.git import note_index
+from vmrag_link.git import versions
 from vmrag_link.ops.status import status as statuses
 from vmrag_link.ops.status.changes import PendingChanges, PendingDocument, SourceChange, SourcesStatus
 from vmrag_link.ops.status.status import GitBlock, KbStatus, StatusReport
@@ -97,7 +97,7 @@ def describe_steps(call: Call, *, documents: bool = False, files: Sequence[str] 
     steps = [call.adapt_text("dolt_commit") or "vmrag commit -m MESSAGE"] if documents else []
     if (call.ws.places.top / ".jj").is_dir():
         return ", then ".join([*steps, "jj commit"])
-    staged = note_index.list_staged_files(call.ws.places) if files else ()
+    staged = versions.list_staged_files(call.ws.places) if files else ()
     if unstaged := [path for path in files if path not in staged]:
         steps.append(f"git add {' '.join(map(quoted, unstaged)) if len(unstaged) <= FILES_TO_ADD else '-A'}")
     return terminal_text.escape_line(", then ".join([*steps, "git commit"]))
