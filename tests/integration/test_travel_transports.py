@@ -289,8 +289,8 @@ def test_host_that_never_answers_is_given_up(scheme: str, pair: Pair, monkeypatc
 def test_silent_host_of_git_protocol_is_abandoned_after_timeout(
     action: str, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "_MOST_SECONDS", 1)
-    monkeypatch.setattr(transfer, "_MOST_SECONDS_OF_LISTING", 1)
+    monkeypatch.setattr(transfer, "_MAX_SECONDS", 1)
+    monkeypatch.setattr(transfer, "_MAX_LISTING_SECONDS", 1)
     pair.ada.record("next")
     with silent_server() as port:
         pair.ada.repo.git("remote", "set-url", "origin", f"git://127.0.0.1:{port}/r")

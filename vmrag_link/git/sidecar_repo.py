@@ -1,7 +1,8 @@
-"""vmrag's own repositories next to the code's, with its configuration and so the same remotes.
+"""Sidecar repositories: vmrag's own bare repositories in `.git/vmrag`, for transfers.
 
-Objects of such a repository do not get into the code's repository. Such a repository does not see
-conditional includes, such as the credentials of a runner. `git.credentials` passes them on.
+A sidecar includes the configuration of the code's repository, so it has the same remotes. But its
+objects do not get into the code's repository. Conditional includes, such as the credentials of a
+runner, do not apply in a sidecar, so `git.credentials` passes them on.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from vmrag_link.git import configuration
 from vmrag_link.git.run import build_failure, check_git, run_git, run_git_in
 from vmrag_link.paths import Places
 
-_PATIENCE = 30.0
-_LOOSE, _PACKS = 1000, 50
-"""Number of loose objects (estimated from one of 256 folders) and of packs above which git packs
-them.
-"""
+_LOCK_SECONDS = 30.0
+_MAX_LOOSE = 1000
+"""Number of loose objects above which git packs them. It is estimated from one of 256 folders."""
+_MAX_PACKS = 50
+"""Number of packs above which git packs them into one."""
 
 _OWN_CONFIG = "config.own"
 _INCLUDE = f"[include]\n\tpath = {_OWN_CONFIG}\n"
@@ -49,19 +50,11 @@ def make_repository(places: Places, folder: Path) -> Places:
     """
     from vmrag_link.git import folder_modes  # each repository is made once
 
-    kind = configuration.read_object_format(places)
-    repository = locate_repository(places, folder)
-    # From then on git keeps the repository as open as that.
+    object_format = configuration.read_object_format(places)
     mode = folder_modes.folder_mode(folder_modes.read_shared_setting(places))
-    arguments = (
-        "init",
-        "--quiet",
-        "--bare",
-        "--template=",
-        f"--object-format={kind}",
-        *([f"--shared=0{mode & 0o666:o}"] if mode else []),
-        str(folder),
-    )
+    shared = [f"--shared=0{mode & 0o666:o}"] if mode else []  # git keeps this mode
+    options = ("--quiet", "--bare", "--template=", f"--object-format={object_format}", *shared)
+    arguments = ("init", *options, str(folder))
     finished = run_git_in(folder, *arguments)
     if finished.returncode != 0:
         raise build_failure(arguments, finished)
@@ -70,11 +63,11 @@ def make_repository(places: Places, folder: Path) -> Places:
     own_config.write_text(_own_settings(places, folder))
     with (folder / "config").open("a") as config:
         config.write(_INCLUDE)
-    return repository
+    return locate_repository(places, folder)
 
 
 def _own_settings(places: Places, folder: Path) -> str:
-    return _SETTINGS.format(code=os.path.relpath(places.common / "config", folder), loose=_LOOSE)
+    return _SETTINGS.format(code=os.path.relpath(places.common / "config", folder), loose=_MAX_LOOSE)
 
 
 def pack_objects(repository: Places) -> None:
@@ -82,8 +75,9 @@ def pack_objects(repository: Places) -> None:
     are few.
     """
     objects = repository.common / "objects"
-    loose, packs = (sum(1 for _ in objects.glob(pattern)) for pattern in ("17/*", "pack/*.pack"))
-    if loose > _LOOSE // 256 or packs > _PACKS:
+    loose = len([*objects.glob("17/*")])
+    packs = len([*objects.glob("pack/*.pack")])
+    if loose > _MAX_LOOSE // 256 or packs > _MAX_PACKS:
         check_git(repository, "gc", "--auto", "--quiet")
 
 
@@ -113,9 +107,9 @@ def keep_objects(source: Places, store: Places) -> None:
     objects = source.common / "objects"
     for file in sorted(objects.glob("*/*"), key=lambda path: path.suffix == ".idx"):
         if file.parent.name != "info" and file.is_file():
-            to = store.common / file.relative_to(source.common)
-            permissions.make_folder(to.parent)
-            file.replace(to)
+            target = store.common / file.relative_to(source.common)
+            permissions.make_folder(target.parent)
+            file.replace(target)
 
 
 def locate_repository(places: Places, folder: Path) -> Places:
@@ -192,7 +186,7 @@ def list_half_made(places: Places, folder: Path) -> dict[Path, Path]:
 
 
 def _lock_exchange(places: Places, folder: Path) -> contextlib.AbstractContextManager[None]:
-    return locks.hold_exclusive(_exchange_lock(places, folder), purpose=f"make {folder.name}", timeout=_PATIENCE)
+    return locks.hold_exclusive(_exchange_lock(places, folder), purpose=f"make {folder.name}", timeout=_LOCK_SECONDS)
 
 
 def _exchange_lock(places: Places, folder: Path) -> Path:
@@ -204,7 +198,7 @@ def _unfinished_folder(folder: Path) -> Path:
 
 
 def _restore_configuration(source: Path, folder: Path) -> None:
-    """Move the files of a new repository to one whose configuration is damaged.
+    """Move the files of a new repository at `source` to one whose configuration is damaged.
 
     Our own part is moved last, so the configuration of a killed process still counts as damaged.
     """
@@ -219,6 +213,7 @@ def _is_configured(places: Places, folder: Path) -> bool:
         head, config, settings = ((folder / name).read_bytes() for name in ("HEAD", "config", _OWN_CONFIG))
     except FileNotFoundError:
         return False
-    parts = ((folder / name).is_dir() for name in ("objects", "refs"))
-    whole = head.startswith(b"ref: refs/heads/") and config.endswith(_INCLUDE.encode()) and all(parts)
-    return whole and settings == _own_settings(places, folder).encode()
+    if not all((folder / name).is_dir() for name in ("objects", "refs")):
+        return False
+    is_complete = head.startswith(b"ref: refs/heads/") and config.endswith(_INCLUDE.encode())
+    return is_complete and settings == _own_settings(places, folder).encode()

@@ -8,7 +8,6 @@ submodule.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -18,13 +17,13 @@ from vmrag_link.git import raw_changes, readonly
 from vmrag_link.git.raw_changes import LINK, MOST_FILES, SUBMODULE
 from vmrag_link.paths import BorrowedParts, Places
 
-_GIT_FILE_BYTES = 4096
-_GIT_FILE = "gitdir: "
-_LONGEST_TARGET = 4096
+_MAX_GIT_FILE_BYTES = 4096
+_GIT_FILE_START = "gitdir: "
+_MAX_TARGET_BYTES = 4096
 
-_FATAL = 128
-_MOST_SUBMODULES = 500
-"""Maximum number of submodules, because each takes some processes."""
+_FATAL = 128  # exit code of git
+_MAX_SUBMODULES = 500
+"""Limited, because each submodule takes some processes."""
 
 
 class NestedPaths(NamedTuple):
@@ -37,14 +36,14 @@ class NestedPaths(NamedTuple):
 def find_nested(places: Places, commit: str | None) -> NestedPaths:
     """Return the submodules and links of a commit, or of the index. Raises `GitFailed`."""
     if commit is None:
-        entries = [
-            (entry.path, entry.mode, entry.blob) for entry in raw_changes.list_entries(places, ()) if not entry.stage
-        ]
+        listed = raw_changes.list_entries(places, ())
+        entries = [(entry.path, entry.mode, entry.blob) for entry in listed if not entry.stage]
     else:
-        listed = readonly.list_fields(places, "ls-tree", "-r", "-z", "--full-tree", commit, limit=MOST_FILES)
-        parts = (entry.partition(b"\t") for entry in listed)
-        described = ((os.fsdecode(path), about.decode().split()) for about, _, path in parts)
-        entries = [(path, mode, name) for path, (mode, _, name) in described]
+        entries = []
+        for entry in readonly.list_fields(places, "ls-tree", "-r", "-z", "--full-tree", commit, limit=MOST_FILES):
+            attributes, _, path = entry.partition(b"\t")
+            mode, _, name = attributes.decode().split()
+            entries.append((os.fsdecode(path), mode, name))
     return NestedPaths(
         {path: name for path, mode, name in entries if mode == SUBMODULE},
         {path: name for path, mode, name in entries if mode == LINK},
@@ -54,7 +53,7 @@ def find_nested(places: Places, commit: str | None) -> NestedPaths:
 def read_targets(places: Places, links: Mapping[str, str]) -> dict[str, str]:
     """Return the targets of links, by path. Raises `GitFailed`."""
     sizes = readonly.read_blob_sizes(places, links.values())
-    contents = readonly.read_blobs(places, [blob for blob, size in sizes.items() if size <= _LONGEST_TARGET])
+    contents = readonly.read_blobs(places, [blob for blob, size in sizes.items() if size <= _MAX_TARGET_BYTES])
     return {path: os.fsdecode(contents[blob]) for path, blob in links.items() if blob in contents}
 
 
@@ -73,6 +72,17 @@ class Submodule(NamedTuple):
     """
 
 
+class _Parent(NamedTuple):
+    """A repository whose submodules are to be found."""
+
+    places: Places
+    prefix: str
+    """The beginning of its submodules' paths."""
+    commit: str | None
+    modules: Path
+    """Where git creates the git directories of its submodules."""
+
+
 def find_submodules(
     places: Places, commit: str | None, *, of_work_tree: bool, is_wanted: Callable[[str], bool]
 ) -> list[Submodule]:
@@ -82,25 +92,25 @@ def find_submodules(
     to read that submodule. Raises `GitFailed`, and `LimitExceeded` for too many.
     """
     submodules: list[Submodule] = []
-    waiting = [(places, "", commit, places.common / "modules")]
+    waiting = [_Parent(places, "", commit, places.common / "modules")]
     while waiting:
-        around, prefix, parent_commit, modules = waiting.pop()
-        for below, name in raw_changes.list_submodules(around, parent_commit, of_index=of_work_tree).items():
-            path = prefix + below
+        parent = waiting.pop()
+        for below, name in raw_changes.list_submodules(parent.places, parent.commit, of_index=of_work_tree).items():
+            path = parent.prefix + below
             if not is_wanted(path):
                 continue
-            folder = _find_git_folder(places, path, modules / below, is_checked_out=of_work_tree)
+            folder = _find_git_folder(places, path, parent.modules / below, is_checked_out=of_work_tree)
             submodule = Submodule(path, name, None)
             if folder:
                 submodule = _open_submodule(places, path, folder, name, of_work_tree=of_work_tree)
             submodules.append(submodule)
             if folder and submodule.places:
-                waiting.append((submodule.places, f"{path}/", submodule.commit, folder / "modules"))
-        if len(submodules) > _MOST_SUBMODULES:
+                waiting.append(_Parent(submodule.places, f"{path}/", submodule.commit, folder / "modules"))
+        if len(submodules) > _MAX_SUBMODULES:
             raise LimitExceeded(
-                f"the sources name more than {_MOST_SUBMODULES} submodules.",
+                f"the sources name more than {_MAX_SUBMODULES} submodules.",
                 hint="leave out folders with `exclude` in `sources` of .vmrag.yaml",
-                most=_MOST_SUBMODULES,
+                most=_MAX_SUBMODULES,
             )
     return submodules
 
@@ -113,8 +123,11 @@ def lend_objects(places: Places, submodules: Iterable[Submodule]) -> Places:
 
 def list_objects(submodules: Iterable[Submodule]) -> tuple[Path, ...]:
     """Return the folders with the objects of the submodules that this clone has."""
-    borrowed = [submodule.places.borrowed for submodule in submodules if submodule.places and submodule.places.borrowed]
-    return tuple(folder for parts in borrowed for folder in parts.objects)
+    folders: list[Path] = []
+    for submodule in submodules:
+        if submodule.places and submodule.places.borrowed:
+            folders += submodule.places.borrowed.objects
+    return tuple(folders)
 
 
 def count_files(places: Places, path: str, commit: str) -> int | None:
@@ -145,14 +158,13 @@ def _open_submodule(places: Places, path: str, folder: Path, commit: str | None,
     """Return a submodule whose git directory exists. If the commit that HEAD names is missing, its
     work tree is still readable, as if HEAD named none.
     """
-    inner = _borrow_parts(places, path, folder, commit, of_work_tree=of_work_tree)
-    if (
-        commit
-        and readonly.run_readonly(inner, "cat-file", "-e", f"{commit}^{{commit}}", fine=(0, 1, _FATAL)).returncode == 0
-    ):
-        return Submodule(path, commit, inner)
-    whole = _borrow_parts(places, path, folder, None, of_work_tree=True) if of_work_tree else None
-    return Submodule(path, None, whole)
+    if commit:
+        inner = _borrow_parts(places, path, folder, commit, of_work_tree=of_work_tree)
+        finished = readonly.run_readonly(inner, "cat-file", "-e", f"{commit}^{{commit}}", fine=(0, 1, _FATAL))
+        if finished.returncode == 0:
+            return Submodule(path, commit, inner)
+    work_tree = _borrow_parts(places, path, folder, None, of_work_tree=True) if of_work_tree else None
+    return Submodule(path, None, work_tree)
 
 
 def _borrow_parts(places: Places, path: str, folder: Path, commit: str | None, *, of_work_tree: bool) -> Places:
@@ -165,9 +177,10 @@ def _borrow_parts(places: Places, path: str, folder: Path, commit: str | None, *
 
 
 def _find_git_folder(places: Places, path: str, usual: Path, *, is_checked_out: bool) -> Path | None:
-    """Return the git directory of a submodule, if it is in the place where git creates it.
+    """Return the git directory of a submodule, if it is where git creates it. Otherwise the folder
+    may belong to someone else.
 
-    `usual`: its place if the submodule is not checked out.
+    `usual`: its path if the submodule is not checked out.
     """
     top = Path(os.path.realpath(places.top)) / path
     git_file = top / ".git"
@@ -177,8 +190,8 @@ def _find_git_folder(places: Places, path: str, usual: Path, *, is_checked_out: 
             return None
     elif git_file.is_file():
         with git_file.open("rb") as opened:
-            text = os.fsdecode(opened.read(_GIT_FILE_BYTES)).rstrip("\n")
-        folder = git_file.parent / text.removeprefix(_GIT_FILE)
+            text = os.fsdecode(opened.read(_MAX_GIT_FILE_BYTES)).rstrip("\n")
+        folder = git_file.parent / text.removeprefix(_GIT_FILE_START)
     elif git_file.is_dir():
         folder = git_file
     elif is_checked_out:
@@ -188,16 +201,10 @@ def _find_git_folder(places: Places, path: str, usual: Path, *, is_checked_out: 
         objects = Path(os.path.realpath(folder / "objects"))
     except ValueError:  # a NUL in the file
         return None
-    places_of_git = (top, places.common / "modules", places.git_dir / "modules")
-    is_usual = any(objects.is_relative_to(os.path.realpath(place)) for place in places_of_git)
+    folders_of_git = (top, places.common / "modules", places.git_dir / "modules")
+    is_usual = any(objects.is_relative_to(os.path.realpath(parent)) for parent in folders_of_git)
     if not (is_usual and objects == folder / "objects" and objects.is_dir()):
         return None
+    index = folder / "index"
     # A pipe in place of the index would wait for a writer.
-    return folder if not is_checked_out or _is_file(folder / "index") else None
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except OSError:
-        return False
+    return folder if not is_checked_out or (index.is_file() and not index.is_symlink()) else None

@@ -1,6 +1,7 @@
-"""Fetch and push one ref with git itself, using the user's own credentials.
+"""Fetch and push refs with git itself, using the user's own credentials.
 
-git asks at the terminal only with `may_ask`.
+The other side is a `Peer`. git asks the user only with `Peer.may_ask`. `places` is mostly a
+repository of `sidecar_repo`, so that what was fetched is not in the code's repository.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ _PATIENT_SECONDS = 300
 push.
 """
 
-_MOST_SECONDS, _MOST_SECONDS_OF_LISTING = 900, 60
-"""Maximum seconds of an unattended command, because not every transport notices silence. The second
-limit is for `ls-remote`.
-"""
+_MAX_SECONDS = 900
+"""Limit of an unattended command, because not every transport notices silence."""
+_MAX_LISTING_SECONDS = 60
+"""Limit of `ls-remote`."""
 
 _TRANSPORTS = ("ext", "fd", "file", "ftp", "ftps", "git", "http", "https", "ssh")
 """All transports that git includes."""
@@ -71,7 +72,7 @@ def read_tip(places: Places, ref: str) -> str | None:
 
 def count_commits(places: Places, commit: str) -> int:
     """Return the number of commits that a commit reaches, including itself."""
-    return int(run_git(places, "rev-list", "--count", "--end-of-options", commit).text or 0)
+    return int(run_git(places, "rev-list", "--count", "--end-of-options", commit).text or "0")
 
 
 def contains_commit(places: Places, commit: str, part: str) -> bool | None:
@@ -232,7 +233,7 @@ def _run_remote(places: Places, peer: Peer, *arguments: str, within: float | Non
     extra = env.read_git_options() | env.read_unattended() | access
     if peer.may_ask:
         return run_git(places, *settings, *arguments, extra=extra)
-    limit = within or (_MOST_SECONDS_OF_LISTING if arguments[0] == "ls-remote" else _MOST_SECONDS)
+    limit = within or (_MAX_LISTING_SECONDS if arguments[0] == "ls-remote" else _MAX_SECONDS)
     try:
         return run_git(places, *settings, *arguments, extra=extra | {"GIT_TERMINAL_PROMPT": "0"}, timeout=limit)
     except TimeoutError as error:
