@@ -152,7 +152,7 @@ def test_git_that_reads_a_name_has_limits_of_memory_and_time(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = plumbing.locate_work_tree(project.top)
-    monkeypatch.setattr(run, "MOST_MEMORY", 64 << 20)
+    monkeypatch.setattr(run, "MAX_MEMORY_BYTES", 64 << 20)
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # of earlier tests in this process
     for resolve in (
         lambda: plumbing.resolve_commit(places, GREEDY),
@@ -167,7 +167,7 @@ def test_git_that_reads_a_name_has_limits_of_memory_and_time(
     (folder / "git").write_text("#!/bin/sh\nexec sleep 60\n")
     (folder / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    monkeypatch.setattr(run, "MOST_SECONDS", 0.3)
+    monkeypatch.setattr(run, "MAX_SECONDS", 0.3)
     for ask in (
         lambda: plumbing.resolve_commit(places, "main"),
         lambda: plumbing.read_blob(places, "HEAD:docs"),

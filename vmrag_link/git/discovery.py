@@ -1,6 +1,8 @@
-"""Find the work tree around a directory, and explain why there is none.
+"""Find the work tree around a directory, or raise an error that explains why there is none.
 
-Only `locate_work_tree` is public, and modules call it as `plumbing.locate_work_tree`.
+Other modules call `plumbing.locate_work_tree`. In a jj workspace without `.git`, `jj` finds it. If
+git cannot read the file that `hook_config` wrote for it, that file is repaired here, because no
+other git command would work.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ _BAD_CONFIG = (
 )
 _CORRECT_CONFIG = "correct .git/config or the file in this message in an editor, or restore it from a backup"
 _LINK = rb"(?s)gitdir: (?P<repository>.+)/worktrees/[^/]+\n?"
-_LINK_BYTES = 4096
+"""Content of the `.git` of a linked work tree."""
+_MAX_LINK_BYTES = 4096
 
 
 def locate_work_tree(start: Path, *, repair: bool = True) -> Places:
@@ -93,10 +96,9 @@ def _locate_in_container(start: Path) -> Places:
 
 def _find_work_tree(start: Path) -> Places | None:
     """Return the work tree of HEAD's branch in a bare repository, else the first one, or None."""
-    listed = run_git_in(start, "worktree", "list", "--porcelain").text.split("\n\n")
-    repository, *trees = [
-        dict(line.partition(" ")[::2] for line in block.splitlines()) for block in listed if block
-    ] or [{}]
+    listing = run_git_in(start, "worktree", "list", "--porcelain").text
+    blocks = [dict(line.partition(" ")[::2] for line in block.splitlines()) for block in listing.split("\n\n") if block]
+    repository, *trees = blocks or [{}]
     trees = [tree for tree in trees if Path(tree["worktree"], ".git").exists()]
     if "bare" not in repository or not trees:
         return None
@@ -110,8 +112,8 @@ def _find_work_tree(start: Path) -> Places | None:
 
 
 def _repair_configuration(start: Path, complaint: str, *, repair: bool) -> bool:
-    """Rewrite the hooks file that git includes, if git cannot read it. Returns False for another
-    failure.
+    """Rewrite the hooks file that git includes, if `complaint` is about it. Returns False if it is
+    not about git's configuration.
 
     Raises `GitConfigInvalid` if another file is damaged, and without `repair`.
     """
@@ -142,9 +144,11 @@ def _find_damaged_hook_config(start: Path, complaint: str) -> Path | None:
 
     if hook_config.INCLUDED_FILE not in complaint:
         return None
-    common = next(filter(None, (_find_common_folder(folder / ".git") for folder in (start, *start.parents))), None)
-    path = common / hook_config.INCLUDED_FILE if common else None
-    return path if path and path.is_file() else None
+    for folder in (start, *start.parents):
+        if common := _find_common_folder(folder / ".git"):
+            path = common / hook_config.INCLUDED_FILE
+            return path if path.is_file() else None
+    return None
 
 
 def _find_common_folder(git: Path) -> Path | None:
@@ -152,10 +156,10 @@ def _find_common_folder(git: Path) -> Path | None:
     if git.is_dir():
         return git
     with contextlib.suppress(OSError):
-        link = read_regular(git, _LINK_BYTES)
+        link = read_regular(git, _MAX_LINK_BYTES)
         folder = git.parent / os.fsdecode(link.removeprefix(b"gitdir: ").strip())
         try:
-            return folder / os.fsdecode(read_regular(folder / "commondir", _LINK_BYTES).strip())
+            return folder / os.fsdecode(read_regular(folder / "commondir", _MAX_LINK_BYTES).strip())
         except FileNotFoundError:
             return folder if link.startswith(b"gitdir: ") else None
     return None
@@ -165,7 +169,7 @@ def _find_lost_link(start: Path) -> GitRepositoryMissing | None:
     """Return the error for a linked work tree whose repository was moved without the link."""
     for folder in (start, *start.parents):
         try:
-            link = re.fullmatch(_LINK, read_regular(folder / ".git", _LINK_BYTES))
+            link = re.fullmatch(_LINK, read_regular(folder / ".git", _MAX_LINK_BYTES))
         except OSError:
             continue
         if link is None:

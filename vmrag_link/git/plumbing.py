@@ -105,8 +105,8 @@ class PinEntries(Record, frozen=True):
 
 
 class _CachedEntries(NamedTuple):
-    index: FileStamp
-    """The state of the index before git read it."""
+    index_stamp: FileStamp
+    """The stamp of the index before git read it."""
     head: Head
     entries: PinEntries
 
@@ -121,14 +121,14 @@ def read_pin_entries(places: Places) -> PinEntries:
     A command calls this several times. The result is cached until the index or HEAD changes. Raises
     `GitFailed`.
     """
-    index, head = read_file_stamp(places.git_dir / "index"), read_head(places)
+    index_stamp, head = read_file_stamp(places.git_dir / "index"), read_head(places)
     cached = _CACHED_ENTRIES.get(places.git_dir)
-    if cached and cached.index == index and cached.head == head:
+    if cached and cached.index_stamp == index_stamp and cached.head == head:
         return cached.entries
     committed, *staged = find_objects(places, [f"HEAD:{PIN_NAME}", *(f":{stage}:{PIN_NAME}" for stage in range(4))])
     entries = PinEntries(committed, {stage: object_ for stage, object_ in enumerate(staged) if object_})
-    if index:
-        _CACHED_ENTRIES[places.git_dir] = _CachedEntries(index, head, entries)
+    if index_stamp:
+        _CACHED_ENTRIES[places.git_dir] = _CachedEntries(index_stamp, head, entries)
     return entries
 
 

@@ -16,10 +16,17 @@ from vmrag_link.paths import Places
 
 _EDITOR_HINT = "run 'git config --global core.editor nano' to set an editor, or set GIT_EDITOR"
 
+_PLUS_EDITORS = frozenset(("emacs", "emacsclient", "joe", "kak", "mcedit", "micro", "nano", "nvim", "vi", "vim"))
+"""Editors that open a file at a line by `+LINE FILE`."""
+_GOTO_EDITORS = frozenset(("code", "codium", "cursor"))
+"""Editors that open a file at a line by `--goto FILE:LINE`."""
 
-_PLUS = frozenset(("emacs", "emacsclient", "joe", "kak", "mcedit", "micro", "nano", "nvim", "vi", "vim"))
-_GOTO = frozenset(("code", "codium", "cursor"))
-"""Editors that open a file at a line by `+LINE FILE`, and by `--goto FILE:LINE`."""
+_PAGER_DEFAULTS = {"LESS": "FRX", "LV": "-c"}
+"""Variables that git sets if the user has not: colours are shown, and output that fits on the
+screen needs no key.
+"""
+_PLAIN_PROGRAM = r"[\w./+-]+"
+"""A program's name without characters that a shell interprets."""
 
 
 def edit_file(places: Places, path: Path, *, line: int | None = None) -> None:
@@ -45,9 +52,9 @@ def edit_file(places: Places, path: Path, *, line: int | None = None) -> None:
 
 def _editor_arguments(command: str, path: Path, line: int | None) -> list[str]:
     program = Path(command.split(maxsplit=1)[0]).name
-    if line is not None and program in _PLUS:
+    if line is not None and program in _PLUS_EDITORS:
         return [f"+{line}", str(path)]
-    if line is not None and program in _GOTO:
+    if line is not None and program in _GOTO_EDITORS:
         return ["--goto", f"{path}:{line}"]
     return [str(path)]
 
@@ -81,14 +88,6 @@ def commit_index(places: Places, message: str, *, author: str | None = None, sho
         raise GitFailed(finished.failure, exit_code=finished.returncode)
 
 
-_PAGER_DEFAULTS = {"LESS": "FRX", "LV": "-c"}
-"""Variables that git sets if the user has not: colours are shown, and output that fits on the
-screen needs no key.
-"""
-_PLAIN = r"[\w./+-]+"
-"""A program's name without characters that a shell interprets."""
-
-
 def start_pager(places: Places) -> proc.Started | None:
     """Start the pager, which shows what is written to its standard input. None if git uses no
     pager, or if it is not installed, because small containers have no `less`.
@@ -97,7 +96,7 @@ def start_pager(places: Places) -> proc.Started | None:
     """
     command = run_git(places, "var", "GIT_PAGER").text.strip()
     program = command.partition(" ")[0]
-    if program in ("", "cat") or (re.fullmatch(_PLAIN, program) and not proc.find_program(program, places.top)):
+    if program in ("", "cat") or (re.fullmatch(_PLAIN_PROGRAM, program) and not proc.find_program(program, places.top)):
         return None
     # Like in git, a shell reads the command, which may have arguments.
     return proc.start_pager(
@@ -106,11 +105,12 @@ def start_pager(places: Places) -> proc.Started | None:
 
 
 def merge_by_tool(places: Places, name: str, versions: Sequence[str], *, tool: str = "") -> str | None:
-    """Open base, ours and theirs in a merge tool on this terminal. Returns None if nothing was
-    merged.
+    """Open three texts in a merge tool on this terminal, and return the merged text, or None if
+    nothing was merged.
 
-    The settings of the repository at `places` apply (`merge.tool`, `mergetool.*`). Raises
-    `GitFailed` if the tool fails or does not exist.
+    `versions`: base, ours and theirs. `name`: the file name that the tool shows. The settings of
+    the repository at `places` apply (`merge.tool`, `mergetool.*`). Raises `GitFailed` if the tool
+    fails or does not exist.
     """
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder) / "merge"

@@ -20,7 +20,14 @@ from typing import BinaryIO, Literal
 from vmrag_link import env, proc
 from vmrag_link.errors import GitFailed, LimitExceeded
 from vmrag_link.git import configuration
-from vmrag_link.git.run import GUARDS, MOST_MEMORY, borrowed_environment, build_failure, guarded_environment, run_git
+from vmrag_link.git.run import (
+    GUARDS,
+    MAX_MEMORY_BYTES,
+    borrowed_environment,
+    build_failure,
+    guarded_environment,
+    run_git,
+)
 from vmrag_link.paths import Places
 
 SECONDS = 120.0
@@ -100,7 +107,7 @@ def run_readonly(
             index_file=index_file,
             extra=_build_environment(places),
             timeout=seconds_left(),
-            memory=MOST_MEMORY,
+            memory=MAX_MEMORY_BYTES,
         )
     except TimeoutError as error:
         raise _build_timeout_error(f"git {arguments[0]}") from error

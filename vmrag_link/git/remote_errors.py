@@ -22,7 +22,7 @@ from vmrag_link.errors import (
 from vmrag_link.git.remotes import redact_url
 from vmrag_link.pin_values import DATA_REF
 
-_MOST_CHARACTERS = 300
+_MAX_CHARACTERS = 300
 
 _VERDICT = r"(?m)^!\t[^\t]*\t(\[(?:remote )?rejected\].*)$"
 """A ref that was not pushed, as `push --porcelain` prints it."""
@@ -45,7 +45,7 @@ _DAMAGED = (
     r"|fsck error|unresolved deltas"
 )
 _FORBIDDEN = r"transport '[^']*' not allowed|unable to find remote helper|remote-[a-z0-9+.-]+' is not a git command"
-_BY_KEY = r"(?i)publickey|host key verification failed"
+_KEY_FAILURE = r"(?i)publickey|host key verification failed"
 
 _KEY_ON_A_RUNNER = (
     "give actions/checkout a key that can read this repository: ssh-key, and ssh-known-hosts of its server"
@@ -54,7 +54,7 @@ _KEY_ON_A_RUNNER = (
 _OR_A_BRANCH = (
     " (or set 'remote: git:refs/heads/vmrag/data' in .vmrag.yaml and run 'vmrag pin' to push to a branch instead)"
 )
-"""It is part of the first alternative, because a hook adds its own one to the first."""
+"""An addition to the hint. It is in parentheses, because hooks append a further alternative."""
 
 _ON_A_RUNNER = (
     "let actions/checkout keep its token (persist-credentials: true), or set the step's input 'token' to one that "
@@ -65,11 +65,9 @@ _ON_A_RUNNER = (
 def build_error(url: str, finished: proc.FinishedProcess) -> RemoteError:
     """Return the error for a failed git command that contacted the remote."""
     complaint = redact_url(finished.error_text)
-    address, details, on_runner = (
-        redact_url(url),
-        {"said": complaint, "remote": redact_url(url)},
-        env.in_github_actions(),
-    )
+    address = redact_url(url)
+    details = {"said": complaint, "remote": address}
+    on_runner = env.in_github_actions()
     if re.search(_FORBIDDEN, complaint):
         return RemoteInvalid(
             f"git does not allow this transport for {address}: {_select_reason(complaint)}",
@@ -79,7 +77,7 @@ def build_error(url: str, finished: proc.FinishedProcess) -> RemoteError:
     if re.search(_AUTHENTICATION, complaint):
         hint = f"run 'git ls-remote {quoted(address)}' to check that git itself can authenticate"
         if on_runner:
-            hint = _KEY_ON_A_RUNNER if re.search(_BY_KEY, complaint) else _ON_A_RUNNER
+            hint = _KEY_ON_A_RUNNER if re.search(_KEY_FAILURE, complaint) else _ON_A_RUNNER
         return AuthenticationFailed(f"{address} denied access: {_select_reason(complaint)}", hint=hint, **details)
     if re.search(_ABSENT, complaint):
         hint = (
@@ -110,7 +108,8 @@ def build_push_error(url: str, ref: str, finished: proc.FinishedProcess, content
     verdict = re.search(_VERDICT, finished.text)
     if verdict is None:
         return build_error(url, finished)
-    address, complaint = redact_url(url), redact_url(finished.error_text)
+    address = redact_url(url)
+    complaint = redact_url(finished.error_text)
     if re.search(_MOVED, verdict[1]) and not re.search(_NOT_WRITABLE, complaint):
         return RemoteMoved(
             f"{address} has newer {content}, so nothing was pushed.",
@@ -122,7 +121,7 @@ def build_push_error(url: str, ref: str, finished: proc.FinishedProcess, content
         line.partition(":")[2].strip() for line in complaint.splitlines() if line.startswith("remote:")
     )
     return RemoteRejected(
-        f"{address} does not take {content}: {redact_url(verdict[1])} {remote_lines}".rstrip()[:_MOST_CHARACTERS],
+        f"{address} does not take {content}: {redact_url(verdict[1])} {remote_lines}".rstrip()[:_MAX_CHARACTERS],
         hint=f"ask who runs it to allow pushes to {ref}{_OR_A_BRANCH if ref == DATA_REF else ''}",
         said=complaint,
         remote=address,
@@ -133,7 +132,7 @@ def build_stuck_error(url: str, ref: str, complaint: str) -> RemoteRejected:
     """Return the error for a ref that cannot be changed although no other client changes it."""
     address = redact_url(url)
     return RemoteRejected(
-        f"{address} cannot change {ref}, although no one else pushes: {_select_reason(complaint)}"[:_MOST_CHARACTERS],
+        f"{address} cannot change {ref}, although no one else pushes: {_select_reason(complaint)}"[:_MAX_CHARACTERS],
         hint=f"ask its administrator to remove what blocks {ref}, such as a lock of a killed git or a ref with a "
         "part of that name",
         said=complaint,
@@ -145,4 +144,4 @@ def _select_reason(complaint: str) -> str:
     """Return the output line with the reason."""
     lines = [line.strip() for line in complaint.splitlines() if line.strip()]
     reasons = [line for line in lines if re.match(r"(?:fatal|error|remote|ssh|!)", line)]
-    return (reasons or lines or ["no reason was given"])[0][:_MOST_CHARACTERS]
+    return (reasons or lines or ["no reason was given"])[0][:_MAX_CHARACTERS]

@@ -29,9 +29,10 @@ _CREDENTIALS = r"(://)(?:[^/\s]*@|[^/\s:@\[]*:(?!\d+(?:/|$))\S*@)"
 
 
 class Peer(NamedTuple):
-    """The other side of git: `remote` is the name of a configured remote or a URL."""
+    """The other side of a fetch or push, and how git may contact it."""
 
     remote: str
+    """The name of a configured remote, or a URL."""
     schemes: tuple[str, ...] | None = None
     """The only transports that may be used, within git's own configuration. None: no further
     restriction.
@@ -50,23 +51,38 @@ class _Urls(Record, frozen=True):
     push: list[str]
 
 
+def list_remotes(places: Places) -> list[str]:
+    """Return the names of the configured remotes."""
+    return [*configuration.get_cached(places, _read_remotes)]
+
+
+def find_name(places: Places, text: str) -> str | None:
+    """Return the configured remote that has this name, or this URL in the configuration, or
+    None.
+    """
+    remotes = configuration.get_cached(places, _read_remotes)
+    if text in remotes:
+        return text
+    return next((name for name, urls in remotes.items() if text in (*urls.fetch, *urls.push)), None)
+
+
 def _read_remotes(places: Places) -> dict[str, _Urls]:
     """Return the configured remotes by name, in git's order."""
     entries = configuration.list_entries(places)
     if any(_needs_git(entry) for entry in entries):
         return _list_remotes(places)
-    remotes: dict[str, _Urls] = {}
-    pushed: dict[str, list[str]] = {}
+    urls: dict[str, list[str]] = {}
+    push_urls: dict[str, list[str]] = {}
     for key, value in entries:
         section, _, rest = key.partition(".")
         name, dot, setting = rest.rpartition(".")
         if section == "remote" and dot:
-            urls = remotes.setdefault(name, _Urls([], []))
+            urls.setdefault(name, [])
             if setting == "url":
-                urls.fetch.append(value)
+                urls[name].append(value)
             elif setting == "pushurl":
-                pushed.setdefault(name, []).append(value)
-    return {name: _Urls(urls.fetch[:1], pushed.get(name, urls.fetch)) for name, urls in sorted(remotes.items())}
+                push_urls.setdefault(name, []).append(value)
+    return {name: _Urls(urls[name][:1], push_urls.get(name, urls[name])) for name in sorted(urls)}
 
 
 def _needs_git(entry: Entry) -> bool:
@@ -87,21 +103,6 @@ def _list_remotes(places: Places) -> dict[str, _Urls]:
     return remotes
 
 
-def list_remotes(places: Places) -> list[str]:
-    """Return the names of the configured remotes."""
-    return [*configuration.get_cached(places, _read_remotes)]
-
-
-def find_name(places: Places, text: str) -> str | None:
-    """Return the configured remote that has this name, or this URL in the configuration, or
-    None.
-    """
-    remotes = configuration.get_cached(places, _read_remotes)
-    if text in remotes:
-        return text
-    return next((name for name, urls in remotes.items() if text in (*urls.fetch, *urls.push)), None)
-
-
 def list_for_reading(places: Places, branch: str | None) -> list[str]:
     """Return the remotes that `git:` names for reading on a code branch, the preferred one first.
 
@@ -109,30 +110,23 @@ def list_for_reading(places: Places, branch: str | None) -> list[str]:
     none of them exists, a single remote is used. Raises `RemoteInvalid` if `vmrag.remote` is not a
     remote.
     """
-    return _select_existing(
-        places, _read_preferred(places), *_read_branch_setting(places, branch, "remote"), "upstream", "origin"
-    )
+    branch_remote = _read_branch_setting(places, branch, "remote")
+    return _select_existing(places, _read_preferred(places), branch_remote, "upstream", "origin")
 
 
 def list_for_writing(places: Places, branch: str | None) -> list[str]:
     """Return the remotes that `git:` names for writing, in the order of `git push`. `upstream` is
     used only if configured.
     """
-    default = read_section(places, "remote").get("remote.pushdefault")
     push_remote = _read_branch_setting(places, branch, "pushremote")
-    return _select_existing(
-        places,
-        _read_preferred(places),
-        *push_remote,
-        default,
-        *_read_branch_setting(places, branch, "remote"),
-        "origin",
-    )
+    default = read_section(places, "remote").get("remote.pushdefault")
+    branch_remote = _read_branch_setting(places, branch, "remote")
+    return _select_existing(places, _read_preferred(places), push_remote, default, branch_remote, "origin")
 
 
 def _select_existing(places: Places, *candidates: str | None) -> list[str]:
     existing = list_remotes(places)
-    selected = [name for name in dict.fromkeys(candidates) if name in existing and name]
+    selected = [name for name in dict.fromkeys(candidates) if name and name in existing]
     return selected or (existing if len(existing) == 1 else [])
 
 
@@ -146,10 +140,9 @@ def _read_preferred(places: Places) -> str | None:
     return chosen
 
 
-def _read_branch_setting(places: Places, branch: str | None, key: str) -> list[str]:
+def _read_branch_setting(places: Places, branch: str | None, key: str) -> str | None:
     section = f"branch.{branch}"
-    value = read_section(places, section).get(f"{section}.{key}") if branch else None
-    return [value] if value else []
+    return read_section(places, section).get(f"{section}.{key}") if branch else None
 
 
 def read_url(places: Places, name: str) -> str:

@@ -1,4 +1,8 @@
-"""Run git with a scrubbed environment, in the C locale, with the repository passed explicitly."""
+"""Run git with a scrubbed environment, in the C locale, with the repository passed explicitly.
+
+`check_git` raises an error if git fails, `run_git` returns the exit code. `run_git_in` is for a
+folder of which no `Places` are known.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +31,8 @@ GUARDS = (
 `guarded_environment`.
 """
 
-MOST_SECONDS = 60.0
-MOST_MEMORY = 1 << 30
+MAX_SECONDS = 60.0
+MAX_MEMORY_BYTES = 1 << 30
 """Limits of a git command that reads a value from a user or an agent. `HEAD^{/REGEX}` can take
 unlimited time and gigabytes.
 """
@@ -68,11 +72,11 @@ def run_git_in(
 
     `timeout` and `memory` are as in `proc.run`. `bounded` sets both for a value from a user or an
     agent. Raises `GitFailed` if git is missing or a signal ended it, `TimeoutError` after `timeout`
-    seconds, and `LimitExceeded` after `MOST_SECONDS` if nothing sets `timeout`.
+    seconds, and `LimitExceeded` after `MAX_SECONDS` if nothing sets `timeout`.
     """
     bounded = bounded or (timeout is None and is_for_agent())
     if bounded:
-        timeout, memory = MOST_SECONDS, MOST_MEMORY
+        timeout, memory = MAX_SECONDS, MAX_MEMORY_BYTES
     environ = env.copy_without(env.GIT_SCRUBBED) | dict(extra or {})
     environ["LC_ALL"] = "C"  # some messages are matched
     if index_file is not None:
@@ -83,7 +87,7 @@ def run_git_in(
         if not bounded:
             raise
         raise LimitExceeded(
-            f"git took more than {MOST_SECONDS:.0f} seconds.",
+            f"git took more than {MAX_SECONDS:.0f} seconds.",
             hint="name a branch, a tag or a full commit hash, or run the git command yourself",
             arguments=list(arguments),
         ) from error
@@ -194,10 +198,9 @@ def build_failure(arguments: tuple[str, ...], finished: proc.FinishedProcess, *,
 
 
 def _find_unlock_hint(complaint: str) -> str:
-    if not (held := re.search(_HELD, complaint)):
-        return ""
-    lock = held["lock"] or f"{held['locked']}.lock"
-    return unlock_hint(lock)
+    if match := re.search(_HELD, complaint):
+        return unlock_hint(match["lock"] or f"{match['locked']}.lock")
+    return ""
 
 
 def unlock_hint(lock: str | Path) -> str:
