@@ -11,7 +11,7 @@ from pathlib import Path
 from vmrag_hooks import installer, routes, shims
 from vmrag_link import hints
 from vmrag_link.errors import HooksRefused
-from vmrag_link.git import hook_choice, hook_config
+from vmrag_link.git import hook_choice, hook_config, installed_gits
 from vmrag_link.git import hooks as git_hooks
 from vmrag_link.ops.doctor.findings import Finding, Topic
 from vmrag_link.paths import Places
@@ -27,14 +27,14 @@ def check_hook_runs(ws: Workspace) -> Iterator[Finding]:
         message = f"these hooks are in git's configuration and also in files: {', '.join(files)}."
         yield Finding("HOOKS_TWICE", "warning", message, install, " ".join(files))
     if configured or files or git_hooks.list_shims(folder):
-        gits = hook_config.find_gits(ws.places)
+        gits = installed_gits.find_gits(ws.places)
         yield from _check_place(ws, folder, gits, install, configured=bool(configured))
         if gits and gits[0].runs_events:
             yield from _find_silent_hooks(ws.places, folder, gits[0], configured)
 
 
 def _check_place(
-    ws: Workspace, folder: Path, gits: tuple[hook_config.Git, ...], install: str, *, configured: bool
+    ws: Workspace, folder: Path, gits: tuple[installed_gits.Git, ...], install: str, *, configured: bool
 ) -> Iterator[Finding]:
     """Yield a finding if not all gits run the hooks, or if another tool is in their way and need
     not be.
@@ -55,7 +55,7 @@ def _check_place(
 
 
 def _find_silent_hooks(
-    places: Places, folder: Path, git: hook_config.Git, configured: tuple[str, ...]
+    places: Places, folder: Path, git: installed_gits.Git, configured: tuple[str, ...]
 ) -> Iterator[Finding]:
     """Yield a finding about hooks that git does not reach.
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from vmrag_hooks import chaining, husky, lefthook, shims
 from vmrag_link.errors import HooksRefused
 from vmrag_link.file_access import require_folders
-from vmrag_link.git import hook_config, refs
 from vmrag_link.git import hooks as git_hooks
+from vmrag_link.git import installed_gits, refs
 from vmrag_link.paths import Places
 from vmrag_link.settings import HookPlace
 
@@ -39,7 +39,7 @@ def choose_place(places: Places, folder: Path, place: HookPlace, *, force: bool)
     would_run_twice = not chaining.is_inside(folder, places) and any(
         _is_old(folder, hook) for hook in git_hooks.list_shims(folder)
     )
-    gits = hook_config.find_gits(places)
+    gits = installed_gits.find_gits(places)
     older = tuple(str(git) for git in gits if not git.runs_hooks)
     runs = bool(gits) and gits[0].runs_hooks
     if place == "auto":

@@ -20,7 +20,7 @@ from tests.support.terminal import Project
 from vmrag_hooks import framework, installer, shims
 from vmrag_link import hints
 from vmrag_link.errors import GitFailed, HooksRefused
-from vmrag_link.git import hook_config, hooks, plumbing
+from vmrag_link.git import hook_config, hooks, installed_gits, plumbing
 
 log, new_git = support.log, support.new_git
 template = terminal.template
@@ -208,7 +208,7 @@ def test_git_programs_of_other_tools_are_checked(repo, places, tmp_path):
     bundled.parent.mkdir(parents=True)
     bundled.write_text("#!/bin/sh\necho git version 2.47.3.windows.1\n")
     bundled.chmod(0o755)
-    gits = hook_config.find_gits(places, root)
+    gits = installed_gits.find_gits(places, root)
     assert gits[0].runs_hooks
     assert gits[-1] == (str(bundled), "2.47.3")
     assert not gits[-1].runs_hooks

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.repos import Repo, isolate, make_repo
 from vmrag_hooks import installer
-from vmrag_link.git import hook_config, plumbing
+from vmrag_link.git import installed_gits, plumbing
 from vmrag_link.sync.binding import encode_applied
 
 SHELLS = {
@@ -221,7 +221,7 @@ def runs_hooks(git: Path) -> bool:
     if not os.access(git, os.X_OK):
         return False
     said = subprocess.check_output([git, "version"], text=True).split()[2]
-    return tuple(map(int, said.split(".")[:2])) >= hook_config.FIRST_VERSION
+    return tuple(map(int, said.split(".")[:2])) >= installed_gits.FIRST_VERSION
 
 
 def _without_git(folder: Path, factory: pytest.TempPathFactory) -> str:

@@ -6,7 +6,7 @@ modules each answer one kind of question:
 * the repository: `discovery` (the work tree around a folder), `repository` (any other one), `jj`,
   `work_trees`, `submodules`, `sidecar_repo` (vmrag's own ones), `folder_modes`
 * configuration: `configuration`, `own_keys` (vmrag's), `identity`, `credentials`, `merge_driver`,
-  `hook_config`, `hook_choice`, `hooks`
+  `hook_config`, `hook_choice`, `hooks`, `installed_gits`
 * commits and refs: `plumbing` (what most commands need), `refs`, `git_operation`, `objects`
 * the pin: `history`, `pin_conflict`, `pin_merge`, `merge_tree`
 * files: `listing` and `note_index` (tracked, ignored, attributes), `versions` and `raw_changes`

@@ -57,7 +57,7 @@ def folder_mode(setting: str | None) -> int | None:
         return None
     octal = int(setting, 8) & 0o666 if re.fullmatch(r"0*[0-7]{3}", setting) else _GROUP
     file_mode = _NAMED.get(setting, octal) | 0o600
-    mode = file_mode | (file_mode & 0o444) >> 2  # whoever can read a folder can also enter it
+    mode = file_mode | (file_mode & 0o444) >> 2  # users who can read a folder can also enter it
     # Like git: on other systems than Linux, new files have the folder's group anyway.
     return mode | stat.S_ISGID if mode & 0o060 and sys.platform == "linux" else mode
 

@@ -13,14 +13,13 @@ entries.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import env, proc
 from vmrag_link.file_access import write_atomically
-from vmrag_link.git import configuration
+from vmrag_link.git import configuration, installed_gits
 from vmrag_link.git.run import run_git
 from vmrag_link.paths import Places
 
@@ -37,9 +36,6 @@ HOOKS = (*SYNCING, *CHECKING)
 
 DRY_RUN_MARK = "vmrag-hook"
 """Text that a hook prints with `VMRAG=dry`, followed by its name."""
-
-FIRST_VERSION = (2, 54)
-"""First version of git that runs hooks from its configuration."""
 
 INCLUDED_FILE = "vmrag-hooks/config"
 """Relative to the configuration that includes it, because a repository can be moved."""
@@ -61,66 +57,12 @@ _COMMAND = (
     'f=$c/vmrag-hooks/@HOOK@; [ ! -r "$f" ] || . "$f"'
 )
 
-_BUNDLED = (
-    "Applications/Xcode*.app/Contents/Developer/usr/bin/git",
-    "Library/Developer/CommandLineTools/usr/bin/git",
-    "Applications/*.app/Contents/Resources/git*/bin/git",  # Sourcetree, Fork
-    "Applications/*.app/Contents/Resources/app/git/bin/git",  # GitHub Desktop
-    "usr/lib/*/resources/app/git/bin/git",  # on Linux
-    "opt/*/resources/app/git/bin/git",
-)
-"""Patterns, relative to the root, of gits that graphical programs bundle."""
-
-
-class Git(NamedTuple):
-    """A git on this machine, such as `/usr/bin/git`, `2.39.5`."""
-
-    path: str
-    version: str
-
-    @property
-    def runs_hooks(self) -> bool:
-        """True if it runs hooks from its configuration."""
-        return self._release >= FIRST_VERSION
-
-    @property
-    def runs_events(self) -> bool:
-        """True if it has `git hook run`."""
-        return self._release >= (2, 36)
-
-    @property
-    def _release(self) -> tuple[int, ...]:
-        return tuple(map(int, self.version.split(".")[:2]))
-
-    def __str__(self) -> str:
-        return f"{self.path} ({self.version})"
-
 
 class RunningHooks(NamedTuple):
     """The git that vmrag uses, and the vmrag hooks that it runs from its configuration."""
 
-    git: Git | None
+    git: installed_gits.Git | None
     hooks: tuple[str, ...] = ()
-
-
-def find_gits(places: Places, root: Path = Path("/")) -> tuple[Git, ...]:
-    """Return the gits on PATH, beginning with the one that vmrag uses, and those that other
-    programs bundle.
-
-    Programs that do not print a version are left out.
-    """
-    bundled = [str(path) for pattern in _BUNDLED for path in sorted(root.glob(pattern))]
-    by_file = {Path(path).resolve(): path for path in reversed([*proc.list_programs("git", places.top), *bundled])}
-    return tuple(git for path in reversed(by_file.values()) if (git := _read_version(path, places)))
-
-
-def _read_version(path: str, places: Places) -> Git | None:
-    try:
-        output = proc.run([path, "version"], cwd=places.top).text
-    except OSError:
-        return None
-    version = re.match(r"git version (\d+\.\d+(\.\d+)*)", output)
-    return Git(path, version[1]) if version else None
 
 
 def find_running_hooks(places: Places) -> RunningHooks:
@@ -129,14 +71,14 @@ def find_running_hooks(places: Places) -> RunningHooks:
     git's version is read only if hooks are configured. The result is cached until the
     configuration changes.
     """
-    return (
-        configuration.get_cached(places, _read_running_hooks) if _config_path(places).exists() else RunningHooks(None)
-    )
+    if not _config_path(places).exists():
+        return RunningHooks(None)
+    return configuration.get_cached(places, _read_running_hooks)
 
 
 def _read_running_hooks(places: Places) -> RunningHooks:
     path = proc.find_program("git", places.top)
-    git = _read_version(path, places) if path else None
+    git = installed_gits.read_version(path, places) if path else None
     if git is None or not git.runs_hooks:
         return RunningHooks(git)
     settings = {entry.key: entry.value for entry in configuration.list_entries(places)}
@@ -144,10 +86,9 @@ def _read_running_hooks(places: Places) -> RunningHooks:
 
 
 def _is_enabled(places: Places, settings: Mapping[str, str], hook: str) -> bool:
-    is_configured = (
-        settings.get(f"hook.{_NAME.format(hook)}.event") == hook and (places.configured_hooks / hook).is_file()
-    )
-    return is_configured and not _find_disabling_key(settings, hook)
+    is_configured = settings.get(f"hook.{_NAME.format(hook)}.event") == hook
+    has_script = (places.configured_hooks / hook).is_file()
+    return is_configured and has_script and not _find_disabling_key(settings, hook)
 
 
 def find_disabling_key(places: Places, hook: str) -> str:
@@ -167,18 +108,17 @@ def runs_at_event(places: Places, hook: str, *, configured: bool) -> bool:
     """Return whether git runs our hook exactly once at this event. The event is run with
     `VMRAG=dry`, so our hooks only print their names.
 
-    Hooks of other tools do not run: those of the configuration are disabled, and the hooks
-    directory is replaced, unless our hook is in it. git must have `git hook run`.
+    `configured`: our hook is in git's configuration, not in the hooks directory. Hooks of other
+    tools do not run: those of the configuration are disabled, and the hooks directory is replaced
+    unless our hook is in it. git must have `git hook run`.
     """
-    keys = (entry.key for entry in configuration.list_entries(places))
-    names = {
-        key.removeprefix("hook.").removesuffix(".event") for key in keys if re.fullmatch(r"(?s)hook\..*\.event", key)
-    }
-    disabled = [
-        (f"hook.{name}.enabled", "false") for name in sorted(names) if not configured or name != _NAME.format(hook)
-    ]
-    disabled += [("core.hooksPath", os.devnull)] if configured else []
-    environ = {env.SWITCH: env.DRY_RUN, **env.git_settings(above=disabled)}
+    events = configuration.read_config_entries(places, r"hook\..*\.event")
+    disabled = {entry.key.removeprefix("hook.").removesuffix(".event") for entry in events}
+    if configured:
+        disabled.discard(_NAME.format(hook))
+    settings = [(f"hook.{name}.enabled", "false") for name in sorted(disabled)]
+    settings += [("core.hooksPath", os.devnull)] if configured else []
+    environ = {env.SWITCH: env.DRY_RUN, **env.git_settings(above=settings)}
     finished = run_git(places, "hook", "run", "--ignore-missing", hook, extra=environ)
     return (finished.stdout + finished.stderr).splitlines().count(f"{DRY_RUN_MARK} {hook}".encode()) == 1
 
@@ -192,10 +132,10 @@ def list_configured_hooks(places: Places) -> tuple[str, ...]:
 
 def is_current(places: Places, hook: str, script: bytes) -> bool:
     """Return whether the hook is configured with this script and the current command."""
-    path, config = places.configured_hooks / hook, _config_path(places)
-    return (
-        path.is_file() and path.read_bytes() == script and _format_section(hook) in config.read_text(errors="replace")
-    )
+    path = places.configured_hooks / hook
+    if not path.is_file() or path.read_bytes() != script:
+        return False
+    return _format_section(hook) in _config_path(places).read_text(errors="replace")
 
 
 def write_hooks(places: Places, scripts: Mapping[str, bytes]) -> tuple[str, ...]:
@@ -209,7 +149,8 @@ def write_hooks(places: Places, scripts: Mapping[str, bytes]) -> tuple[str, ...]
     existing = list_configured_hooks(places)
     changed = [hook for hook in scripts if hook not in existing or not is_current(places, hook, scripts[hook])]
     if changed:
-        folder, mode = places.configured_hooks, (places.common / "config").stat().st_mode & 0o777
+        folder = places.configured_hooks
+        mode = (places.common / "config").stat().st_mode & 0o777
         if not folder.exists():
             folder.mkdir()
             folder.chmod(places.common.stat().st_mode & 0o7777)

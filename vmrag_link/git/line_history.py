@@ -129,7 +129,7 @@ def read_log(
     arguments = ("--literal-pathspecs", "log", *_LOG, *_DIFF, "--end-of-options", tip, "--", *paths)
     with contextlib.suppress(LimitExceeded):
         if feed_output(places, *_SETTINGS, *arguments, take=take_part, seconds=seconds, extra=extra):
-            for name in parser.finish():
+            for name in parser.finish_log():
                 wants_more(parser.commits, name)
     return parser.commits
 
@@ -151,7 +151,7 @@ def read_diff(places: Places, start: str, end: str, *, seconds: float) -> dict[s
             f"git diff took more than {seconds:.0f} seconds.",
             hint=f"run 'git diff --stat {start} {end}' to list the changed files",
         )
-    parser.finish()
+    parser.finish_log()
     return parser.commits[end].changes.get(_ROOT, {})
 
 
@@ -165,7 +165,7 @@ class _ListedFile(NamedTuple):
 
 
 class _LogParser:
-    """Parse the output of `git log`: `parse_part` for each part, and `finish` at its end.
+    """Parse the output of `git log`: `parse_part` for each part, and `finish_log` at its end.
 
     For each commit and parent, git prints a line with the commit, a list of files, and then a patch
     for each pair of blobs. So a commit is complete when the line of the next one arrives.
@@ -202,7 +202,7 @@ class _LogParser:
             else:
                 self._parse_line(match)
 
-    def finish(self) -> list[str]:
+    def finish_log(self) -> list[str]:
         """Complete the last commit after the end of the output, and return its name."""
         self._complete_side()
         return [self._complete_commit()] if self._name else []

@@ -80,7 +80,7 @@ class _Parent(NamedTuple):
     """The beginning of its submodules' paths."""
     commit: str | None
     modules: Path
-    """Where git creates the git directories of its submodules."""
+    """The folder in which git creates the git directories of its submodules."""
 
 
 def find_submodules(
