@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import ROOT_BRANCH, Engine, Write
+from vmrag_link.engines.base import Engine, Write
+from vmrag_link.engines.own_branches import ROOT_BRANCH
 from vmrag_link.models import Document, content_hash
 
 AUTHOR, DATE = "Bench <bench@example.com>", "2026-01-02T03:04:05Z"

@@ -14,7 +14,8 @@ from pathlib import Path
 from vmrag_link import pin as pins
 from vmrag_link.embedding import registry
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import ROOT_BRANCH, Engine, Write
+from vmrag_link.engines.base import Engine, Write
+from vmrag_link.engines.own_branches import ROOT_BRANCH
 from vmrag_link.models import ISSUES, Collection, Document, content_hash, encode_canonical_json
 
 DIFFERENT = 100

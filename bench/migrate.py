@@ -13,7 +13,9 @@ from bench import knowledge, timing
 from bench.knowledge import VMRAG
 from bench.timing import Figure
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import Engine, EngineName, Write, read_root
+from vmrag_link.engines.base import Engine, Write
+from vmrag_link.engines.folder import EngineName
+from vmrag_link.engines.own_branches import read_root
 from vmrag_link.models import Document
 
 COMMITS = 1_000

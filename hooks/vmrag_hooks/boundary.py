@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from vmrag_link import env, terminal_text
-from vmrag_link.engines.base import ASIDE_PREFIX
+from vmrag_link.engines.own_branches import ASIDE_PREFIX
 from vmrag_link.errors import VmragError, system_failure
 from vmrag_link.progress import QUIET, Task
 

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from vmrag_link import terminal_text
-from vmrag_link.engines.base import is_reserved
+from vmrag_link.engines.own_branches import is_reserved
 from vmrag_link.errors import UsageInvalid, quoted, shortened
 from vmrag_link.models import Record
 from vmrag_link.terminal_text import mark_lines

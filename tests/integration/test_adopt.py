@@ -23,12 +23,13 @@ from tests.support.terminal import Project
 from tests.support.travel import DATA_REF, Clone, Pair, git_clone
 from vmrag_link import hints
 from vmrag_link import pin as pins
-from vmrag_link.engines.base import DOLTLITE_FILE as FILE_NAME
-from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, Write
+from vmrag_link.engines.base import SCHEMA_VERSION, Write
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.engines.doltlite.schema import STATEMENTS
+from vmrag_link.engines.folder import DOLTLITE_FILE as FILE_NAME
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.engines.own_branches import KEEP_BRANCH
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import Collection
 from vmrag_link.ops import adopt

@@ -20,7 +20,7 @@ from tests.support.paid import TEXTS, another_machine, paid_texts, remove_vouche
 from tests.support.services import KEY
 from tests.support.terminal import opened
 from vmrag_link.chroma.bindings import open_store
-from vmrag_link.engines.base import VECTORS_BRANCH
+from vmrag_link.engines.own_branches import VECTORS_BRANCH
 from vmrag_link.models import content_hash
 
 pytestmark = pytest.mark.hooks("off")

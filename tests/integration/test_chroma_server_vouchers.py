@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support import engines as support
-from vmrag_link.engines.base import ROOT_BRANCH, VECTORS_BRANCH, read_root
+from vmrag_link.engines.own_branches import ROOT_BRANCH, VECTORS_BRANCH, read_root
 from vmrag_link.models import content_hash
 from vmrag_link.sync import shared_vectors
 from vmrag_link.transport import quarantine

@@ -9,10 +9,11 @@ import pytest
 
 from tests.support import dolt
 from tests.support.engines import AUTHOR, DATE, document, head, root, store
-from vmrag_link.engines.base import ROOT_BRANCH, Write
+from vmrag_link.engines.base import Write
 from vmrag_link.engines.dolt import schema
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.limits import Limits
+from vmrag_link.engines.own_branches import ROOT_BRANCH
 from vmrag_link.errors import KnowledgeRefused, SchemaTooNew
 from vmrag_link.models import WorkingSet
 

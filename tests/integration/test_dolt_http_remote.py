@@ -16,9 +16,10 @@ from tests.support.dolt_server import HOST, DoltServer
 from tests.support.engines import AUTHOR, DATE, document, head, root, store
 from vmrag_link import env
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import ROOT_BRANCH, Engine
+from vmrag_link.engines.base import Engine
 from vmrag_link.engines.dolt import remotes, server_database
 from vmrag_link.engines.dolt.engine import DoltEngine
+from vmrag_link.engines.own_branches import ROOT_BRANCH
 from vmrag_link.errors import AuthenticationFailed, KnowledgeRefused, RemoteInvalid, RemoteMissing, RemoteMoved
 
 

@@ -16,10 +16,11 @@ import pytest
 
 from tests.support import dolt
 from tests.support.engines import Engines, document, head, root, store
-from vmrag_link.engines.base import KEEP_BRANCH, ROOT_BRANCH, Engine
+from vmrag_link.engines.base import Engine
 from vmrag_link.engines.dolt import program, remotes
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.engines.own_branches import KEEP_BRANCH, ROOT_BRANCH
 from vmrag_link.errors import (
     AlreadyInitialized,
     KnowledgeRefused,

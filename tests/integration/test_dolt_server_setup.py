@@ -18,10 +18,11 @@ from tests.support.engines import AUTHOR, DATE, document, head, root, store
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
 from vmrag_link import hints
-from vmrag_link.engines.base import ROOT_BRANCH, SERVER_FILE
 from vmrag_link.engines.dolt import server_database, server_session
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.dolt.server_session import ServerSession
+from vmrag_link.engines.folder import SERVER_FILE
+from vmrag_link.engines.own_branches import ROOT_BRANCH
 from vmrag_link.errors import AlreadyInitialized, ConfigInvalid, EngineFailed, KnowledgeMissing, ServerUnreachable
 from vmrag_link.models import WorkingSet
 from vmrag_link.ops.hook_checks import push_check

@@ -19,13 +19,14 @@ from tests.support.dolt_server import DoltServer
 from tests.support.engines import AUTHOR, DATE, commit, document, store
 from tests.support.repos import ON, isolate
 from tests.support.terminal import new_project
-from vmrag_link.engines.base import ROOT_BRANCH, Write
+from vmrag_link.engines.base import Write
 from vmrag_link.engines.dolt import shell
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import quote_identifier, quote_literal
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.dolt.session import unfinished_branch
 from vmrag_link.engines.dolt.shell import ShellConnection
+from vmrag_link.engines.own_branches import ROOT_BRANCH
 from vmrag_link.errors import Busy, EngineFailed, LimitExceeded, RevisionMissing
 from vmrag_link.models import Collection, KbBranch, WorkingSet
 

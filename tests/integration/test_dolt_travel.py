@@ -21,9 +21,9 @@ from tests.support.people import World
 from tests.support.repos import Repo, isolate
 from tests.support.templates import build_once, copy_tree
 from tests.support.travel import PATIENCE, Clone, Pair, bare, child, git_clone
-from vmrag_link.engines.base import KEEP_BRANCH
 from vmrag_link.engines.dolt import inspection
 from vmrag_link.engines.limits import Limits
+from vmrag_link.engines.own_branches import KEEP_BRANCH
 from vmrag_link.errors import KnowledgeRefused, RemoteDamaged, RemoteDiverged, RemoteInvalid, RemoteRejected
 from vmrag_link.git import plumbing
 from vmrag_link.pin_values import DATA_REF, DOLT_DATA_REF

@@ -20,12 +20,13 @@ from tests.support.dolt import await_next_second
 from tests.support.engines import AUTHOR, DATE, ROOT, Engines, commit, document, head, put, root, store
 from tests.support.long import LONG, examples
 from tests.support.pace import slack
-from vmrag_link.engines.base import DOLTLITE_FILE as FILE_NAME
-from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, UNFINISHED_BRANCH
+from vmrag_link.engines.base import SCHEMA_VERSION
 from vmrag_link.engines.doltlite import extent
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.engines.doltlite.session import COMPACTED_NAME
+from vmrag_link.engines.folder import DOLTLITE_FILE as FILE_NAME
+from vmrag_link.engines.own_branches import KEEP_BRANCH, UNFINISHED_BRANCH
 from vmrag_link.errors import (
     Busy,
     ContentRefused,

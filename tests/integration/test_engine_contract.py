@@ -12,7 +12,8 @@ import pytest
 from tests.support import engines as support
 from tests.support.engines import AUTHOR, DATE, Engines, commit, document, guide, head, knowledge, log, put, root, store
 from tests.support.long import examples
-from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, ROOT_BRANCH, Engine, Write
+from vmrag_link.engines.base import Engine, Write
+from vmrag_link.engines.own_branches import KEEP_BRANCH, LINKS_BRANCH, ROOT_BRANCH
 from vmrag_link.errors import (
     AlreadyInitialized,
     BranchExists,

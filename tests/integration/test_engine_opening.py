@@ -17,9 +17,9 @@ from tests.support.repos import isolate
 from tests.support.terminal import Done, Project, new_project
 from vmrag_link import extras
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE
 from vmrag_link.engines.dolt import program
 from vmrag_link.engines.dolt.access import DoltAccess
+from vmrag_link.engines.folder import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE
 from vmrag_link.errors import ConfigInvalid, DoltMissing, NotInitialized
 
 engines = support.engines

@@ -17,7 +17,7 @@ from tests.support.indexes import copy_of, list_folders, segments_of, view_of
 from tests.support.terminal import Project
 from tests.unit.test_hint_form import find_flaw
 from vmrag_link import hints, locks
-from vmrag_link.engines.base import UNFINISHED_BRANCH
+from vmrag_link.engines.own_branches import UNFINISHED_BRANCH
 from vmrag_link.file_access import STALE_SECONDS
 from vmrag_link.ops.gc import gc as operation
 from vmrag_link.progress import QUIET

@@ -11,7 +11,7 @@ from tests.support import hooks
 from tests.support.hooks import SHELLS
 from tests.support.repos import Repo, make_repo
 from vmrag_hooks import installer, shims
-from vmrag_link.engines.base import UNCOMMITTED_NAME
+from vmrag_link.engines.folder import UNCOMMITTED_NAME
 from vmrag_link.git import hook_config, plumbing
 from vmrag_link.git import hooks as hooks_of_git
 

@@ -24,13 +24,14 @@ from vmrag_link import hints
 from vmrag_link import pin as pins
 from vmrag_link.documents import chunking as chunking_of_documents
 from vmrag_link.documents.chunking import split_text
-from vmrag_link.engines.base import DOLTLITE_FILE as FILE_NAME
-from vmrag_link.engines.base import KEEP_BRANCH, SCHEMA_VERSION, Write
+from vmrag_link.engines.base import SCHEMA_VERSION, Write
 from vmrag_link.engines.doltlite import history, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.engines.doltlite.schema import STATEMENTS
+from vmrag_link.engines.folder import DOLTLITE_FILE as FILE_NAME
 from vmrag_link.engines.limits import Limits
+from vmrag_link.engines.own_branches import KEEP_BRANCH
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, LimitExceeded
 from vmrag_link.models import Chunking, content_hash
 from vmrag_link.pin import Pin

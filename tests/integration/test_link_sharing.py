@@ -17,7 +17,8 @@ from tests.support.people import User, World
 from tests.support.repos import Repo
 from tests.support.templates import build_once, copy_tree
 from tests.support.travel import Clone, Pair, at_once, child
-from vmrag_link.engines.base import LINKS_BRANCH, Engine
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.own_branches import LINKS_BRANCH
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import Link
 from vmrag_link.transport import connection

@@ -25,7 +25,7 @@ from tests.support.cli import measure_duration, run_killed, start
 from tests.support.people import User, World
 from tests.support.repos import isolate
 from tests.support.terminal import Project, opened
-from vmrag_link.engines.base import ASIDE_PREFIX
+from vmrag_link.engines.own_branches import ASIDE_PREFIX
 from vmrag_link.models import WorkingSet
 
 template, shared, world = terminal.template, people.shared, people.world

@@ -18,8 +18,8 @@ from tests.support.long import crossed
 from tests.support.repos import ENGINE_CLASS, isolate
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import SCRIPT, Done, Project, new_project
-from vmrag_link.engines.base import DOLTLITE_FILE as FILE_NAME
 from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.folder import DOLTLITE_FILE as FILE_NAME
 from vmrag_link.models import RevisionInfo
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace

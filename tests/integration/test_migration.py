@@ -17,8 +17,10 @@ from tests.support import dolt
 from tests.support.engines import AUTHOR, DATE, MAKERS, document, guide, head, knowledge, log, root, store
 from tests.support.long import examples
 from vmrag_link.engines import contents, migrated, opening
-from vmrag_link.engines.base import MIGRATED_BRANCH, ROOT_BRANCH, Engine, EngineName, Write
+from vmrag_link.engines.base import Engine, Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.engines.folder import EngineName
+from vmrag_link.engines.own_branches import MIGRATED_BRANCH, ROOT_BRANCH
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, Uncommitted
 from vmrag_link.models import Collection, Project, RevisionInfo
 from vmrag_link.ops.migrate import references

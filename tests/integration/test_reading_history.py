@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import terminal
 from tests.support.terminal import Project, on_a_terminal, opened
-from vmrag_link.engines.base import read_root
+from vmrag_link.engines.own_branches import read_root
 from vmrag_link.errors import GitReferenceMissing, UsageInvalid
 from vmrag_link.models import At
 from vmrag_link.workspace import Workspace

@@ -16,8 +16,8 @@ from tests.support import terminal
 from tests.support.terminal import Project
 from tests.support.travel import git_server
 from vmrag_link import hints
-from vmrag_link.engines.base import KEEP_BRANCH
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.engines.own_branches import KEEP_BRANCH
 from vmrag_link.git import plumbing
 from vmrag_link.ops import buglog
 from vmrag_link.sync import background

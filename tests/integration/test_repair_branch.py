@@ -14,7 +14,7 @@ from tests.support.dropping import Landed
 from tests.support.people import World
 from tests.support.repos import Repo
 from tests.support.terminal import opened
-from vmrag_link.engines.base import is_reserved
+from vmrag_link.engines.own_branches import is_reserved
 from vmrag_link.errors import PinMissing, RemoteMoved, RemoteRejected
 from vmrag_link.git.remotes import Peer
 from vmrag_link.merging import revisions

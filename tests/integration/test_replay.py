@@ -24,7 +24,8 @@ from tests.support.long import crossed, examples
 from tests.support.repos import ENGINE
 from tests.support.terminal import Project
 from vmrag_link import hints
-from vmrag_link.engines.base import ASIDE_PREFIX, CARRIED_SUFFIX, Write
+from vmrag_link.engines.base import Write
+from vmrag_link.engines.own_branches import ASIDE_PREFIX, CARRIED_SUFFIX
 from vmrag_link.journal import Journal
 from vmrag_link.merging import replay
 from vmrag_link.models import KbBranch, WorkingSet

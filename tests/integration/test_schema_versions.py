@@ -18,11 +18,11 @@ from tests.support.engines import AUTHOR, DATE, commit, document, guide, head, k
 from tests.support.formerly import entries, program, version
 from tests.support.long import examples
 from vmrag_link.engines import tables
-from vmrag_link.engines.base import DOLTLITE_FILE as FILE_NAME
 from vmrag_link.engines.base import SCHEMA_VERSION, Write
 from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.engines.folder import DOLTLITE_FILE as FILE_NAME
 from vmrag_link.engines.limits import USUAL_LIMITS
 from vmrag_link.errors import ContentRefused, KnowledgeRefused, SchemaTooNew
 from vmrag_link.merging.choices import Choice, Decisions

@@ -17,7 +17,7 @@ from tests.support import people
 from tests.support.cli import VMRAG, measure_duration, run_killed, run_patched
 from tests.support.people import User, World
 from tests.support.terminal import Done
-from vmrag_link.engines.base import RESERVED_PREFIX
+from vmrag_link.engines.own_branches import RESERVED_PREFIX
 from vmrag_link.git import plumbing, sidecar_repo, transfer
 from vmrag_link.progress import QUIET
 from vmrag_link.transport import address, copies, direct_transport, publish, segments

@@ -18,7 +18,8 @@ from tests.model.model import Docs, Key, Memory
 from tests.support.cli import run_killed
 from tests.support.terminal import Done, Project
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import ASIDE_PREFIX, CARRIED_SUFFIX, Engine
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.own_branches import ASIDE_PREFIX, CARRIED_SUFFIX
 from vmrag_link.models import At, WorkingSet
 
 PIN = ".dolt-version"

@@ -25,7 +25,7 @@ from tests.support.mcp import Tools
 from tests.support.repos import ON
 from tests.support.terminal import SCRIPT, Done, Project
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import LINKS_BRANCH
+from vmrag_link.engines.own_branches import LINKS_BRANCH
 from vmrag_link.models import WorkingSet
 
 FAULTS = int(os.environ.get("VMRAG_OBEYED_FAULTS") or 8)

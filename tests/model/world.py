@@ -14,7 +14,7 @@ from tests.model.driver import PIN, Real, listing
 from tests.model.model import Docs, Key, Model, Unsaved, changed
 from tests.support.compare import assert_whole
 from tests.support.terminal import Done, Project
-from vmrag_link.engines.base import CARRIED_SUFFIX
+from vmrag_link.engines.own_branches import CARRIED_SUFFIX
 from vmrag_link.models import WorkingSet
 
 ASIDE = re.compile(r"vmrag/wip/[^\s'\"`,;:)\\]+")

@@ -15,9 +15,9 @@ from tests.support.mcp import Tools
 from tests.support.repos import Repo
 from tests.support.terminal import Project, new_project
 from tests.support.travel import bare
-from vmrag_link.engines.base import DOLTLITE_FILE as FILE_NAME
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.folder import DOLTLITE_FILE as FILE_NAME
 from vmrag_link.models import Document, content_hash
 from vmrag_link.pin_values import DATA_REF
 from vmrag_link.progress import QUIET

@@ -24,7 +24,7 @@ from tests.support.templates import build_once, copy_tree
 from tests.support.travel import bare, git_server
 from tests.support.websites import Page, website
 from vmrag_link import locks
-from vmrag_link.engines.base import LOCK_NAME
+from vmrag_link.engines.folder import LOCK_NAME
 from vmrag_link.toolsets.compounding.mirror import ActiveProject
 from vmrag_mcp.session import NOTHING
 

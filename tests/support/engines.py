@@ -16,11 +16,13 @@ from typing import Protocol
 import pytest
 
 from tests.support import dolt, dolt_server
-from vmrag_link.engines.base import DOLTLITE_FILE as FILE_NAME
-from vmrag_link.engines.base import ROOT_BRANCH, SERVER_FILE, Engine, Write
+from vmrag_link.engines.base import Engine, Write
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
+from vmrag_link.engines.folder import DOLTLITE_FILE as FILE_NAME
+from vmrag_link.engines.folder import SERVER_FILE
+from vmrag_link.engines.own_branches import ROOT_BRANCH
 from vmrag_link.models import Collection, Document, WorkingSet, content_hash, encode_canonical_json  # noqa: F401  Working is for `child`
 
 ROOT = Path(__file__).parents[2]

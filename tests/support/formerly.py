@@ -15,10 +15,10 @@ import pytest
 
 from tests.support.repos import Repo
 from tests.support.terminal import Project as Person
-from vmrag_link.engines.base import DOLTLITE_FILE as FILE_NAME
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
+from vmrag_link.engines.folder import DOLTLITE_FILE as FILE_NAME
 from vmrag_link.models import At, Document, Project
 
 DATA = Path(__file__).parents[1] / "data"

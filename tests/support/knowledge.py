@@ -19,7 +19,8 @@ from vmrag_link.embedding import registry
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import ROOT_BRANCH, Write
+from vmrag_link.engines.base import Write
+from vmrag_link.engines.own_branches import ROOT_BRANCH
 from vmrag_link.index import view as views
 from vmrag_link.index.draft import Draft
 from vmrag_link.index.view import find_view_problem

@@ -13,7 +13,7 @@ from tests.support.mcp import Tools
 from tests.support.services import KEY, Services
 from tests.support.terminal import Project, copied, derive_template, opened
 from tests.support.terminal import template as template  # noqa: PLC0414  a vmrag fixture
-from vmrag_link.engines.base import VECTORS_BRANCH
+from vmrag_link.engines.own_branches import VECTORS_BRANCH
 
 services = support.services
 

@@ -29,7 +29,8 @@ from tests.support.engines import AUTHOR, DATE, document, guide, head, root, sto
 from tests.support.repos import Repo, isolate, make_repo
 from tests.support.templates import build_once, copy_tree
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import Engine, EngineName, Write
+from vmrag_link.engines.base import Engine, Write
+from vmrag_link.engines.folder import EngineName
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.git import plumbing
 from vmrag_link.models import WorkingSet

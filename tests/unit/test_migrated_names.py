@@ -9,8 +9,8 @@ import pytest
 
 from vmrag_link import pin as pins
 from vmrag_link.engines import migrated
-from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE
 from vmrag_link.engines.contents import RowSet, RowStep
+from vmrag_link.engines.folder import DOLT_FOLDER, DOLTLITE_FILE
 from vmrag_link.errors import PinMalformed
 from vmrag_link.models import Collection, CollectionChange, DocumentHeader, HeaderChange, HeaderDifference, Project
 from vmrag_link.pin import Pin

@@ -6,7 +6,7 @@ import click
 
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.engines.base import ASIDE_PREFIX, is_memory_branch
+from vmrag_link.engines.own_branches import ASIDE_PREFIX, is_memory_branch
 from vmrag_link.errors import FAILED_CHECK, quoted
 
 

@@ -14,7 +14,7 @@ from vmrag_hooks import shim_files
 from vmrag_link.cli import new_knowledge_base, output
 from vmrag_link.cli.base import Invocation, describe_requirement, describe_uncovered
 from vmrag_link.cli.base import command as vmrag_command
-from vmrag_link.engines.base import EngineName
+from vmrag_link.engines.folder import EngineName
 from vmrag_link.errors import AlreadyInitialized, UsageInvalid, first_of, plural, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.ops import trust

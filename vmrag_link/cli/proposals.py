@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from vmrag_link.cli.common import find_directory
-from vmrag_link.engines.base import is_reserved
+from vmrag_link.engines.own_branches import is_reserved
 from vmrag_link.errors import VmragError
 from vmrag_link.git.run import run_git
 from vmrag_link.progress import QUIET

@@ -1,7 +1,13 @@
 """The contract of an engine: versioned tables, branches with one working set each, no lost data.
 
-`tests/integration/test_engine_contract.py` runs against every engine. Methods raise only errors of
-the families of `errors.EngineError`.
+`Engine` is the contract, `RowSource` is the part that an index reads, and `Write` is a change of
+rows. A *place* (`models.At`) is where an engine reads rows: a revision, or the working set of a
+branch, which is the branch's head with its uncommitted rows. To *anchor* a revision is to make the
+branch `vmrag_keep` reach it, because garbage collection deletes what no branch reaches.
+
+The methods of `Engine` are grouped: write lock, revisions, branches, anchors, remotes, reading,
+links, writing. They raise only errors of the families of `errors.EngineError`.
+`tests/integration/test_engine_contract.py` runs against every engine.
 """
 
 from __future__ import annotations
@@ -9,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
+from vmrag_link.engines.folder import EngineName
 from vmrag_link.engines.limits import Limits
-from vmrag_link.errors import BranchMissing, KnowledgeRefused, SchemaTooNew
+from vmrag_link.errors import KnowledgeRefused, SchemaTooNew
 from vmrag_link.models import (
     At,
     ChangeCounts,
@@ -32,153 +39,6 @@ from vmrag_link.models import (
 
 SCHEMA_VERSION = 2
 """The newest version of the schema that this program reads and writes."""
-
-EngineName = Literal["doltlite", "dolt"]
-
-KEEP_BRANCH = "vmrag_keep"
-ROOT_BRANCH = "vmrag_root"
-LINKS_BRANCH = "vmrag_links"
-MIGRATED_BRANCH = "vmrag_migrated"
-"""The branch that maps the revisions of a previous engine to ours (`engines.migrated`)."""
-VECTORS_BRANCH = "vmrag_vectors"
-"""The branch with the vectors that a Chroma server serves (`sync.shared_vectors`).
-
-It is pushed, and never pinned.
-"""
-
-PINNED_BRANCH = "vmrag_pinned"
-"""The branch that reaches the revisions that were pinned here last (`Engine.protect_revision`).
-
-It is never pushed.
-"""
-
-UNFINISHED_BRANCH = "vmrag_unfinished"
-"""The branch on which an engine creates a revision.
-
-It is not listed as a branch and does not keep a revision, so a killed command leaves nothing
-behind.
-"""
-
-RESERVED_PREFIX = "vmrag"
-_ROOT_DEPTH = 2
-"""Number of revisions in the root's history: the root itself, and the engine's initial commit."""
-
-DOLTLITE_FILE = "kb.doltlite"
-DOLT_FOLDER = ".dolt"
-SERVER_FILE = "server.json"
-"""A folder with one of these names is a knowledge base.
-
-They are the file of the embedded engine, the folder of Dolt, and the note that names a database of
-a running Dolt server.
-"""
-
-LOCK_NAME = "write.lock"
-"""The lock file in the folder of the knowledge base. Each writer holds it."""
-
-UNCOMMITTED_NAME = "uncommitted"
-"""A file in the knowledge base's folder that marks uncommitted rows.
-
-Without it no branch has uncommitted rows. Shell scripts test for it.
-"""
-
-ASIDE_PREFIX = "vmrag/wip/"
-"""The prefix of branches with stashed documents, which were uncommitted on a KB branch.
-
-A branch keeps its documents if they conflict with a moved pin (see `merging.replay`).
-"""
-
-CARRIED_SUFFIX = ".carried"
-"""The suffix of branches that remember uncommitted changes.
-
-The pinned revision already contains these changes (see `merging.replay`).
-"""
-
-
-def has_remembered_changes(engine: Engine) -> bool:
-    """Return whether any branch remembers uncommitted changes (see `merging.replay`)."""
-    return any(is_memory_branch(branch.name) for branch in engine.list_branches())
-
-
-def is_memory_branch(branch: str) -> bool:
-    """Return whether a branch of this name remembers uncommitted changes."""
-    return branch.startswith(ASIDE_PREFIX) and branch.endswith(CARRIED_SUFFIX)
-
-
-def is_reserved(branch: str) -> bool:
-    """Return whether a branch is reserved for vmrag.
-
-    Branches with stashed documents are reserved too.
-    """
-    return branch.startswith(RESERVED_PREFIX)
-
-
-def read_root(engine: Engine) -> str:
-    """Return the revision of `vmrag_root`.
-
-    Knowledge bases with different roots share no history. Raises `BranchMissing`.
-    """
-    root = engine.find_branch(ROOT_BRANCH)
-    if root is None:
-        raise missing_branch_error(ROOT_BRANCH)
-    return root.head
-
-
-def missing_branch_error(name: str) -> BranchMissing:
-    """Return the error for a branch that does not exist."""
-    hint = (
-        "run 'vmrag doctor --fix' to repair it" if name == ROOT_BRANCH else "run 'vmrag branch' to list the KB branches"
-    )
-    return BranchMissing(f"the knowledge base has no branch {name!r}.", hint=hint, branch=name)
-
-
-def find_correct_root(engine: Engine) -> str:
-    """Return the revision that `vmrag_root` should point to, or an empty text if it is correct.
-
-    The correct root is the first revision with tables: the child of the engine's initial commit,
-    so the last but one revision in a history that lists the newest first.
-    """
-    root = engine.find_branch(ROOT_BRANCH)
-    if root and len([*engine.log(root.head, limit=3)]) == _ROOT_DEPTH:
-        return ""
-    heads = [branch.head for branch in engine.list_branches() if not is_reserved(branch.name)]
-    for head in (*heads, *([root.head] if root else ()), *engine.all_remote_heads()):
-        if engine.has_revision(head):
-            history = [info.revision for info in engine.log(head)]
-            if len(history) >= _ROOT_DEPTH:
-                return history[-_ROOT_DEPTH]
-    return ""
-
-
-def list_revisions_ahead(engine: Engine, revision: str, other: str) -> list[RevisionInfo]:
-    """Return the revisions that `revision` contains and `other` does not, parents before children.
-
-    The history alone decides the order.
-    """
-    visited: dict[str, RevisionInfo] = {}
-    infos = {revision: engine.read_revision(revision)}
-    if infos[revision].parents == (other,):
-        return [*infos.values()]
-    common, stack = engine.map_parents([other]), [revision]
-    while stack:
-        info = infos[stack[-1]]
-        next_parent = next((parent for parent in info.parents if parent not in common and parent not in visited), None)
-        if next_parent is None:
-            visited[stack.pop()] = info
-        else:
-            infos[next_parent] = infos.get(next_parent) or engine.read_revision(next_parent)
-            stack.append(next_parent)
-    return [info for info in visited.values() if info.revision not in common]
-
-
-def is_readable(engine: Engine, revision: str) -> bool:
-    """Return whether a revision exists here, with a supported version of the schema."""
-    if not engine.has_revision(revision):
-        return False
-    try:
-        engine.require_readable(revision)
-    except SchemaTooNew:
-        return False
-    return True
 
 
 class Write(Record, frozen=True):
@@ -214,17 +74,6 @@ class Write(Record, frozen=True):
     @property
     def is_empty(self) -> bool:
         return not any(getattr(self, name) for name in self.__struct_fields__)
-
-
-def detect_engine(folder: Path) -> EngineName | None:
-    """Return the engine of the knowledge base in a folder, or None if the folder has none.
-
-    A killed creation leaves none. If the folder has files of both engines, a migration is about to
-    replace Dolt's, or has just replaced them.
-    """
-    if (folder / DOLTLITE_FILE).exists():
-        return "doltlite"
-    return "dolt" if (folder / DOLT_FOLDER).exists() or (folder / SERVER_FILE).exists() else None
 
 
 class RowSource(Protocol):
@@ -644,3 +493,35 @@ class Engine(Protocol):
         Raises `Uncommitted` if the revision does not hold them all, `KnowledgeMoved` and
         `BranchMissing`.
         """
+
+
+def list_revisions_ahead(engine: Engine, revision: str, other: str) -> list[RevisionInfo]:
+    """Return the revisions that `revision` contains and `other` does not, parents before children.
+
+    The history alone decides the order.
+    """
+    visited: dict[str, RevisionInfo] = {}
+    infos = {revision: engine.read_revision(revision)}
+    if infos[revision].parents == (other,):
+        return [*infos.values()]
+    common, stack = engine.map_parents([other]), [revision]
+    while stack:
+        info = infos[stack[-1]]
+        next_parent = next((parent for parent in info.parents if parent not in common and parent not in visited), None)
+        if next_parent is None:
+            visited[stack.pop()] = info
+        else:
+            infos[next_parent] = infos.get(next_parent) or engine.read_revision(next_parent)
+            stack.append(next_parent)
+    return [info for info in visited.values() if info.revision not in common]
+
+
+def is_readable(engine: Engine, revision: str) -> bool:
+    """Return whether a revision exists here, with a supported version of the schema."""
+    if not engine.has_revision(revision):
+        return False
+    try:
+        engine.require_readable(revision)
+    except SchemaTooNew:
+        return False
+    return True

@@ -7,7 +7,6 @@ whenever something in the folder was written.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -16,18 +15,9 @@ from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 from vmrag_link import locks, permissions
-from vmrag_link.engines.base import (
-    DOLT_FOLDER,
-    DOLTLITE_FILE,
-    KEEP_BRANCH,
-    LOCK_NAME,
-    ROOT_BRANCH,
-    UNCOMMITTED_NAME,
-    EngineName,
-    detect_engine,
-    missing_branch_error,
-)
+from vmrag_link.engines.folder import LOCK_NAME, UNCOMMITTED_NAME, EngineName, detect_engine
 from vmrag_link.engines.limits import Limits
+from vmrag_link.engines.own_branches import KEEP_BRANCH, ROOT_BRANCH, missing_branch_error
 from vmrag_link.errors import (
     BranchExists,
     EngineFailed,
@@ -319,32 +309,3 @@ class BaseSession(ABC, Generic[P]):
                 revision=revision,
             )
         return self.join_histories(head, revision, f"Keep {revision}: {reason}")
-
-
-Stamp = tuple[object, ...]
-
-_JOURNAL = f"{DOLT_FOLDER}/noms/{'v' * 32}"
-_MANIFEST = f"{DOLT_FOLDER}/noms/manifest"
-
-
-def read_doltlite_stamp(folder: Path) -> Stamp:
-    """Return the stamp of the file, which grows with each write. Raises `FileNotFoundError`."""
-    return _stamp_file(folder / DOLTLITE_FILE)
-
-
-def read_dolt_stamp(folder: Path) -> Stamp:
-    """Return the stamp of Dolt's journal, or of its manifest if there is no journal.
-
-    The journal grows with each write and is new after a garbage collection. Reading only changes
-    its time, so the time is ignored. Without a journal, each change rewrites the manifest; the end
-    of each session also does. Raises `FileNotFoundError`.
-    """
-    try:
-        return _stamp_file(folder / _JOURNAL)[:2]
-    except FileNotFoundError:
-        return _stamp_file(folder / _MANIFEST)
-
-
-def _stamp_file(path: Path) -> Stamp:
-    state = os.stat(path)  # noqa: PTH116  Path.stat is slower, and every call of a tool needs this
-    return state.st_ino, state.st_size, state.st_mtime_ns

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 import msgspec
 
 from vmrag_link.engines import inspection, logical, records
-from vmrag_link.engines.base import LINKS_BRANCH
 from vmrag_link.engines.inspection import LONGEST_LINK, MOST_LINKS, ForeignTables, RowCheck
 from vmrag_link.engines.limits import Limits
+from vmrag_link.engines.own_branches import LINKS_BRANCH
 from vmrag_link.engines.tables import COLLECTIONS, LOGICAL_TABLES, TABLES, TEXT_TABLES, Table
 from vmrag_link.errors import EngineError, KnowledgeRefused, SchemaTooNew
 from vmrag_link.models import Link, Row

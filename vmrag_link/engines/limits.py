@@ -40,10 +40,6 @@ def too_large_error(size: int, limit: int) -> KnowledgeRefused:
     )
 
 
-CREATING_NAME = ".creating"
-"""The folder in which a knowledge base is created before it is moved to its place."""
-
-
 def continuation_message(origin: str) -> str:
     """Return the message of the initial commit of a knowledge base that continues another one.
 

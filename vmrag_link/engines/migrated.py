@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import pin as pins
-from vmrag_link.engines.base import EngineName, detect_engine
+from vmrag_link.engines.folder import EngineName, detect_engine
 from vmrag_link.errors import PinMalformed
 from vmrag_link.file_access import FileStamp, read_file_stamp, write_atomically
 from vmrag_link.paths import PIN_NAME

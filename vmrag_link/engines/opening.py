@@ -9,9 +9,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmrag_link.engines.base import LOCK_NAME, Engine, EngineName, detect_engine
-from vmrag_link.engines.base_session import Stamp, read_dolt_stamp, read_doltlite_stamp
-from vmrag_link.engines.limits import CREATING_NAME, USUAL_LIMITS, Limits
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.folder import (
+    CREATING_NAME,
+    LOCK_NAME,
+    EngineName,
+    Stamp,
+    detect_engine,
+    read_dolt_stamp,
+    read_doltlite_stamp,
+)
+from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import NotInitialized
 
 if TYPE_CHECKING:
@@ -39,11 +47,15 @@ def read_stamp(folder: Path) -> Stamp:
 
     This opens nothing, so writes of other clients to a server do not show.
     """
-    name = detect_engine(folder)
     try:
-        return () if name is None else read_doltlite_stamp(folder) if name == "doltlite" else read_dolt_stamp(folder)
+        match detect_engine(folder):
+            case "doltlite":
+                return read_doltlite_stamp(folder)
+            case "dolt":
+                return read_dolt_stamp(folder)
     except FileNotFoundError:
-        return ()
+        pass
+    return ()
 
 
 def open_engine(

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from vmrag_link.engines import base_session, limits, records
-from vmrag_link.engines.base import LINKS_BRANCH, ROOT_BRANCH, Engine, EngineName, Write
+from vmrag_link.engines.base import Engine, Write
 from vmrag_link.engines.base_session import BaseSession
+from vmrag_link.engines.folder import EngineName
 from vmrag_link.engines.limits import Limits
 from vmrag_link.engines.logical import implied_table
+from vmrag_link.engines.own_branches import LINKS_BRANCH, ROOT_BRANCH
 from vmrag_link.engines.tables import COLLECTIONS, PROJECTS
 from vmrag_link.errors import EngineFailed, KnowledgeRefused, NoChanges, Uncommitted
 from vmrag_link.models import (

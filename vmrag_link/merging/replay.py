@@ -16,7 +16,8 @@ import hashlib
 import msgspec
 
 from vmrag_link import clock
-from vmrag_link.engines.base import ASIDE_PREFIX, CARRIED_SUFFIX, Engine, Write
+from vmrag_link.engines.base import Engine, Write
+from vmrag_link.engines.own_branches import ASIDE_PREFIX, CARRIED_SUFFIX
 from vmrag_link.errors import KnowledgeMoved, plural, quoted
 from vmrag_link.journal import Journal, ReplayEntry
 from vmrag_link.merging.threeway import Derived, MergeResult, convert_to_rows, merge, stored_alone

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fnmatch import translate
 
-from vmrag_link.engines.base import is_reserved
+from vmrag_link.engines.own_branches import is_reserved
 from vmrag_link.models import Record, RevisionInfo
 from vmrag_link.transport import probe
 from vmrag_link.workspace import Workspace

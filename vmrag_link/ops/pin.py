@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from vmrag_link import locks
 from vmrag_link.engines import migrated
-from vmrag_link.engines.base import is_reserved, read_root
+from vmrag_link.engines.own_branches import is_reserved, read_root
 from vmrag_link.errors import (
     INDEXING_FAILURES,
     BranchMissing,

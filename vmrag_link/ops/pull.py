@@ -12,7 +12,7 @@ import msgspec
 
 from vmrag_link import pin as pins
 from vmrag_link.engines import migrated
-from vmrag_link.engines.base import is_reserved
+from vmrag_link.engines.own_branches import is_reserved
 from vmrag_link.errors import (
     BranchMissing,
     GitBusy,

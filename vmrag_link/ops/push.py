@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from vmrag_link.engines.base import VECTORS_BRANCH, is_reserved
+from vmrag_link.engines.own_branches import VECTORS_BRANCH, is_reserved
 from vmrag_link.errors import (
     BranchMissing,
     GitReferenceMissing,

@@ -14,7 +14,8 @@ import msgspec
 
 from vmrag_link import locks
 from vmrag_link.engines import migrated
-from vmrag_link.engines.base import Engine, has_remembered_changes, is_readable
+from vmrag_link.engines.base import Engine, is_readable
+from vmrag_link.engines.own_branches import has_remembered_changes
 from vmrag_link.errors import BranchInUse, Busy, GitBusy, GitRepositoryMissing
 from vmrag_link.file_access import remove_stale_temporaries
 from vmrag_link.git import folder_modes, git_operation, own_keys

@@ -142,7 +142,7 @@ def read_contents(sharing: Sharing, revision: str, publisher: Publisher) -> Iter
     from vmrag_link.chroma.check import OpenIndex
     from vmrag_link.chroma_server import contents
     from vmrag_link.chroma_server.contents import SharedContents
-    from vmrag_link.engines.base import read_root
+    from vmrag_link.engines.own_branches import read_root
 
     owner = contents.make_owner_mark(read_root(publisher.engine))
     path = sharing.views.view_path(revision)

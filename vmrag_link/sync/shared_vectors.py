@@ -37,7 +37,8 @@ from vmrag_link.chroma_server.share import find_share_problem, is_lease_current
 from vmrag_link.documents.chunking import split_document
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
-from vmrag_link.engines.base import VECTORS_BRANCH, Engine, Write, read_root
+from vmrag_link.engines.base import Engine, Write
+from vmrag_link.engines.own_branches import VECTORS_BRANCH, read_root
 from vmrag_link.errors import ChromaServerFailed, plural
 from vmrag_link.models import Chunking, Collection, Document, content_hash
 from vmrag_link.progress import DOWNLOADING, Progress

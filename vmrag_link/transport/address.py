@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from urllib.parse import unquote
 
-from vmrag_link.engines.base import EngineName
+from vmrag_link.engines.folder import EngineName
 from vmrag_link.errors import RemoteEmpty, RemoteInvalid, RemoteMissing, RemoteNotTrusted, quoted
 from vmrag_link.git import remotes
 from vmrag_link.git.configuration import read_config_values

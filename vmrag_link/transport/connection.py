@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
 from vmrag_link import locks
-from vmrag_link.engines.base import Engine, EngineName
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.folder import EngineName
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.errors import RemoteInvalid, RemoteMissing
 from vmrag_link.git import folder_modes

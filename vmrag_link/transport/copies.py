@@ -23,7 +23,7 @@ from typing import Protocol
 import msgspec
 
 from vmrag_link import permissions
-from vmrag_link.engines.base import EngineName
+from vmrag_link.engines.folder import EngineName
 from vmrag_link.engines.limits import Limits, too_large_error
 from vmrag_link.errors import RemoteDamaged
 from vmrag_link.file_access import (

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from vmrag_link.engines.base import ROOT_BRANCH, Engine, read_root
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.own_branches import ROOT_BRANCH, read_root
 from vmrag_link.errors import RemoteMissing, RemoteRejected, quoted
 from vmrag_link.transport.address import Address
 

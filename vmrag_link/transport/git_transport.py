@@ -23,7 +23,8 @@ from typing import TypeVar
 
 import msgspec
 
-from vmrag_link.engines.base import Engine, EngineName
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.folder import EngineName
 from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import (
     AuthenticationFailed,

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from vmrag_link.engines.base import Engine, is_reserved
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.own_branches import is_reserved
 from vmrag_link.errors import RemoteError, RemoteMissing, RemoteUnreachable
 from vmrag_link.git import transfer
 from vmrag_link.paths import Places

@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from vmrag_link import clock
-from vmrag_link.engines.base import KEEP_BRANCH, LINKS_BRANCH, MIGRATED_BRANCH, ROOT_BRANCH, Engine, read_root
+from vmrag_link.engines.base import Engine
 from vmrag_link.engines.inspection import MOST_LINKS, require_valid_link
+from vmrag_link.engines.own_branches import KEEP_BRANCH, LINKS_BRANCH, MIGRATED_BRANCH, ROOT_BRANCH, read_root
 from vmrag_link.errors import ContentRefused, RemoteDiverged, RemoteMoved, quoted
 from vmrag_link.merging.rows import LINK_AUTHOR, list_link_additions
 from vmrag_link.models import Link, Record

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import locks, permissions
-from vmrag_link.engines.base import EngineName
+from vmrag_link.engines.folder import EngineName
 from vmrag_link.engines.limits import MEGABYTE, Limits
 from vmrag_link.errors import Busy, KnowledgeRefused, RemoteMissing
 from vmrag_link.git import remotes, sidecar_repo, transfer

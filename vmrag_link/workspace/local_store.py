@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from vmrag_link import hints
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import Engine, read_root
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.own_branches import read_root
 from vmrag_link.errors import (
     AlreadyInitialized,
     BranchExists,

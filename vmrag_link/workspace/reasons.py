@@ -7,7 +7,7 @@ from __future__ import annotations
 from vmrag_link import hints
 from vmrag_link import pin as pins
 from vmrag_link.engines import migrated, opening
-from vmrag_link.engines.base import detect_engine
+from vmrag_link.engines.folder import detect_engine
 from vmrag_link.errors import (
     KnowledgeElsewhere,
     KnowledgeLost,

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from vmrag_link.config import LoadedSettings
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import Engine, detect_engine
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.folder import detect_engine
 from vmrag_link.engines.migrated import read_pin
 from vmrag_link.errors import IndexFailed, NotInitialized, ServerUnreachable, VmragError, file_failures
 from vmrag_link.git import plumbing

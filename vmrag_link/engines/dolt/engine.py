@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from vmrag_link.engines.base import DOLT_FOLDER, LINKS_BRANCH, ROOT_BRANCH, Write
+from vmrag_link.engines.base import Write
 from vmrag_link.engines.dolt import (
     history,
     inspection,
@@ -25,7 +25,9 @@ from vmrag_link.engines.dolt.connection import SqlConnection, quote_literals
 from vmrag_link.engines.dolt.server import ServerConnection
 from vmrag_link.engines.dolt.session import DoltSession, unfinished_branch
 from vmrag_link.engines.dolt.shell import ShellConnection, max_answer_bytes
+from vmrag_link.engines.folder import DOLT_FOLDER
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.engines.own_branches import LINKS_BRANCH, ROOT_BRANCH
 from vmrag_link.engines.reading import PlaceRows
 from vmrag_link.engines.sql_engine import SqlEngine
 from vmrag_link.engines.tables import DOCUMENTS

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from vmrag_link.engines.base import DOLT_FOLDER, ROOT_BRANCH
 from vmrag_link.engines.dolt import program
+from vmrag_link.engines.folder import DOLT_FOLDER
+from vmrag_link.engines.own_branches import ROOT_BRANCH
 from vmrag_link.errors import EngineFailed
 from vmrag_link.file_access import read_regular, write_atomically
 

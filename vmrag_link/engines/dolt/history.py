@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from vmrag_link.engines.base import UNFINISHED_BRANCH
 from vmrag_link.engines.dolt import schema
 from vmrag_link.engines.dolt.connection import (
     SqlConnection,
@@ -24,6 +23,7 @@ from vmrag_link.engines.dolt.connection import (
     quote_literals,
     split_batches,
 )
+from vmrag_link.engines.own_branches import UNFINISHED_BRANCH
 from vmrag_link.engines.records import link_row
 from vmrag_link.errors import RevisionMissing
 from vmrag_link.models import KbBranch, Link, RevisionInfo

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vmrag_link.engines import inspection, records
-from vmrag_link.engines.base import is_reserved
 from vmrag_link.engines.dolt import comparison, history, reading, schema
 from vmrag_link.engines.dolt.comparison import WORKING, DiffStep
 from vmrag_link.engines.dolt.connection import quote_identifier, quote_literals
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.inspector import UNREADABLE, InspectedPlace, Inspector
+from vmrag_link.engines.own_branches import is_reserved
 from vmrag_link.engines.tables import DOCUMENTS, ROWS_HINT, TABLES, Table
 from vmrag_link.errors import (
     EngineFailed,

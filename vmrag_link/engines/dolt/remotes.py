@@ -18,10 +18,11 @@ import msgspec
 from msgspec import field
 
 from vmrag_link import env, hosts
-from vmrag_link.engines.base import DOLT_FOLDER, UNFINISHED_BRANCH
 from vmrag_link.engines.dolt import program
 from vmrag_link.engines.dolt.connection import SqlConnection, dolt_message, quote_literal, quote_literals
+from vmrag_link.engines.folder import DOLT_FOLDER
 from vmrag_link.engines.limits import too_large_error
+from vmrag_link.engines.own_branches import UNFINISHED_BRANCH
 from vmrag_link.errors import (
     AuthenticationFailed,
     EngineFailed,

@@ -16,19 +16,20 @@ from pathlib import Path
 
 from vmrag_link import file_access, locks, permissions, terminal_text
 from vmrag_link.engines import inspection, tables
-from vmrag_link.engines.base import DOLT_FOLDER, LOCK_NAME, ROOT_BRANCH, SCHEMA_VERSION, SERVER_FILE, UNCOMMITTED_NAME
+from vmrag_link.engines.base import SCHEMA_VERSION
 from vmrag_link.engines.dolt import program
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import SqlConnection, quote_identifier, quote_literal
 from vmrag_link.engines.dolt.shell import ShellConnection, max_answer_bytes
+from vmrag_link.engines.folder import CREATING_NAME, DOLT_FOLDER, LOCK_NAME, SERVER_FILE, UNCOMMITTED_NAME
 from vmrag_link.engines.limits import (
-    CREATING_NAME,
     USUAL_LIMITS,
     Limits,
     already_exists_error,
     continuation_message,
     translate_os_errors,
 )
+from vmrag_link.engines.own_branches import ROOT_BRANCH
 from vmrag_link.engines.records import require_storable
 from vmrag_link.engines.tables import ROWS_HINT, Table
 from vmrag_link.errors import EngineFailed, RowsInvalid, SchemaTooNew

@@ -20,11 +20,11 @@ from typing import TypeVar
 import msgspec
 
 from vmrag_link import terminal_text
-from vmrag_link.engines.base import ROOT_BRANCH
 from vmrag_link.engines.dolt import server_socket
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import AUTOCOMMIT, SqlConnection, SqlRow, quote_literal, quote_place
 from vmrag_link.engines.dolt.server_session import ServerSession
+from vmrag_link.engines.own_branches import ROOT_BRANCH
 from vmrag_link.errors import Busy, ServerUnreachable, quoted
 from vmrag_link.file_access import write_atomically
 from vmrag_link.models import Record

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from vmrag_link.engines.base import ROOT_BRANCH
 from vmrag_link.engines.dolt import program, server_socket
 from vmrag_link.engines.dolt.access import DoltAccess, parse_address, require_private
 from vmrag_link.engines.dolt.connection import SESSION_STATEMENTS, STATEMENT_SECONDS, SqlRow, dolt_message, quote_place
 from vmrag_link.engines.dolt.server_socket import Allowance
 from vmrag_link.engines.limits import MEGABYTE
+from vmrag_link.engines.own_branches import ROOT_BRANCH
 from vmrag_link.errors import (
     ConfigInvalid,
     EngineFailed,

@@ -17,7 +17,12 @@ import msgspec
 
 from vmrag_link import hints
 from vmrag_link.engines import inspection
-from vmrag_link.engines.base import (
+from vmrag_link.engines.base_session import BaseSession
+from vmrag_link.engines.dolt import history, schema
+from vmrag_link.engines.dolt.connection import SqlConnection, quote_identifier, quote_literal
+from vmrag_link.engines.folder import Stamp, read_dolt_stamp
+from vmrag_link.engines.limits import Limits
+from vmrag_link.engines.own_branches import (
     KEEP_BRANCH,
     LINKS_BRANCH,
     PINNED_BRANCH,
@@ -25,10 +30,6 @@ from vmrag_link.engines.base import (
     UNFINISHED_BRANCH,
     missing_branch_error,
 )
-from vmrag_link.engines.base_session import BaseSession, Stamp, read_dolt_stamp
-from vmrag_link.engines.dolt import history, schema
-from vmrag_link.engines.dolt.connection import SqlConnection, quote_identifier, quote_literal
-from vmrag_link.engines.limits import Limits
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.file_access import write_atomically
 from vmrag_link.models import At, KbBranch, Record, WorkingSet

@@ -18,12 +18,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from vmrag_link.engines.base import DOLT_FOLDER, UNFINISHED_BRANCH
-from vmrag_link.engines.base_session import read_dolt_stamp
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import AUTOCOMMIT, CALL, SqlConnection, SqlRow, dolt_message
 from vmrag_link.engines.dolt.shell_session import ShellSession
+from vmrag_link.engines.folder import DOLT_FOLDER, read_dolt_stamp
 from vmrag_link.engines.limits import Limits
+from vmrag_link.engines.own_branches import UNFINISHED_BRANCH
 from vmrag_link.errors import Busy, EngineFailed, quoted
 
 IDLE_SECONDS = 1.0

@@ -8,14 +8,15 @@ from pathlib import Path
 
 from vmrag_link import permissions
 from vmrag_link.engines import inspection as engine_inspection
-from vmrag_link.engines.base import DOLT_FOLDER, ROOT_BRANCH, is_reserved
 from vmrag_link.engines.dolt import files, history, inspection, program, remotes, schema
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.remotes import RemoteNote
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.dolt.shell_session import REMOTE_SECONDS
+from vmrag_link.engines.folder import DOLT_FOLDER
 from vmrag_link.engines.inspector import collect_new_ancestors, name_vetted_heads
 from vmrag_link.engines.limits import Limits, too_large_error
+from vmrag_link.engines.own_branches import ROOT_BRANCH, is_reserved
 from vmrag_link.errors import (
     EngineFailed,
     EngineUnwritable,

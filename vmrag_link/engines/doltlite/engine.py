@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmrag_link.engines.base import DOLTLITE_FILE, LINKS_BRANCH, Write
-from vmrag_link.engines.base_session import read_doltlite_stamp
+from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite import extent, history, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.history import WORKING
 from vmrag_link.engines.doltlite.session import DoltliteSession, unfinished_branch
+from vmrag_link.engines.folder import DOLTLITE_FILE, read_doltlite_stamp
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
+from vmrag_link.engines.own_branches import LINKS_BRANCH
 from vmrag_link.engines.sql_engine import SqlEngine
 from vmrag_link.errors import EngineFailed, NotInitialized
 from vmrag_link.models import (

@@ -17,10 +17,10 @@ from typing import Any
 
 import msgspec
 
-from vmrag_link.engines.base import UNFINISHED_BRANCH
 from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.schema import parse_objects
+from vmrag_link.engines.own_branches import UNFINISHED_BRANCH
 from vmrag_link.engines.records import link_row
 from vmrag_link.errors import RevisionMissing
 from vmrag_link.models import KbBranch, Link, RevisionInfo

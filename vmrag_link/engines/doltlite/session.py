@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import permissions
-from vmrag_link.engines.base import DOLTLITE_FILE, LINKS_BRANCH, ROOT_BRANCH, UNFINISHED_BRANCH
-from vmrag_link.engines.base_session import BaseSession, Stamp, read_doltlite_stamp
+from vmrag_link.engines.base_session import BaseSession
 from vmrag_link.engines.doltlite import extent, history, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.library import FETCH_AGAIN
+from vmrag_link.engines.folder import DOLTLITE_FILE, Stamp, read_doltlite_stamp
 from vmrag_link.engines.limits import Limits
+from vmrag_link.engines.own_branches import LINKS_BRANCH, ROOT_BRANCH, UNFINISHED_BRANCH
 from vmrag_link.errors import Busy, EngineFailed
 from vmrag_link.file_access import read_file_stamp
 from vmrag_link.models import At, KbBranch, WorkingSet

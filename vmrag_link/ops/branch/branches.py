@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vmrag_link import locks
-from vmrag_link.engines.base import is_reserved
+from vmrag_link.engines.own_branches import is_reserved
 from vmrag_link.errors import BranchInUse, BranchUnmerged, NameInvalid, quoted
 from vmrag_link.models import KbBranch, Record
 from vmrag_link.ops import reset

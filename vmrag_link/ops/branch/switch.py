@@ -7,7 +7,7 @@ Uncommitted documents stay on their KB branch.
 from __future__ import annotations
 
 from vmrag_link import locks
-from vmrag_link.engines.base import ASIDE_PREFIX, is_reserved
+from vmrag_link.engines.own_branches import ASIDE_PREFIX, is_reserved
 from vmrag_link.errors import BranchInUse, BranchMissing, NameInvalid, quoted
 from vmrag_link.git import own_keys, work_trees
 from vmrag_link.models import Record

@@ -14,8 +14,9 @@ import msgspec
 
 from vmrag_link import clock, locks
 from vmrag_link.engines import migrated
-from vmrag_link.engines.base import Write, has_remembered_changes
+from vmrag_link.engines.base import Write
 from vmrag_link.engines.logical import implied_table
+from vmrag_link.engines.own_branches import has_remembered_changes
 from vmrag_link.errors import (
     INDEXING_FAILURES,
     GitBusy,

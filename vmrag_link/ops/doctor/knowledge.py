@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vmrag_link import hints, locks, permissions
-from vmrag_link.engines.base import LOCK_NAME, ROOT_BRANCH, SERVER_FILE, UNCOMMITTED_NAME, find_correct_root
+from vmrag_link.engines.folder import LOCK_NAME, SERVER_FILE, UNCOMMITTED_NAME
+from vmrag_link.engines.own_branches import ROOT_BRANCH, find_correct_root
 from vmrag_link.errors import KnowledgeLost, PinError, RemoteError, quoted, set_aside
 from vmrag_link.git import own_keys, remotes, sidecar_repo, transfer, work_trees
 from vmrag_link.git.refs import BRANCHES

@@ -16,7 +16,7 @@ from vmrag_link import __version__, proc
 from vmrag_link.chroma import bindings
 from vmrag_link.conversion.child import serving
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, detect_engine
+from vmrag_link.engines.folder import DOLT_FOLDER, DOLTLITE_FILE, detect_engine
 from vmrag_link.errors import ConfigInvalid, DoltMissing, EngineFailed, FileFailed, quoted
 from vmrag_link.file_access import measure_size, require_folders
 from vmrag_link.git import folder_modes

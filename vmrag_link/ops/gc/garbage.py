@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from vmrag_link import locks
 from vmrag_link.embedding.cache import EmbeddingCache, Excess
-from vmrag_link.engines.base import LOCK_NAME
-from vmrag_link.engines.limits import CREATING_NAME
+from vmrag_link.engines.folder import CREATING_NAME, LOCK_NAME
 from vmrag_link.errors import Busy, FileSystemError, IndexFailed, file_failures
 from vmrag_link.file_access import list_stale_temporaries, measure_size
 from vmrag_link.git import sidecar_repo, work_trees

@@ -14,7 +14,7 @@ import msgspec
 
 from vmrag_link import hints, locks
 from vmrag_link.embedding.cache import Excess
-from vmrag_link.engines.base import ASIDE_PREFIX, is_memory_branch, is_reserved
+from vmrag_link.engines.own_branches import ASIDE_PREFIX, is_memory_branch, is_reserved
 from vmrag_link.errors import (
     BranchMissing,
     EngineUnwritable,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vmrag_link.engines.base import ROOT_BRANCH, read_root
+from vmrag_link.engines.own_branches import ROOT_BRANCH, read_root
 from vmrag_link.errors import KnowledgeRefused, RemoteDamaged
 from vmrag_link.models import Record
 from vmrag_link.transport import connection

@@ -10,7 +10,7 @@ from operator import attrgetter
 from vmrag_link.chroma_server import contents
 from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection
 from vmrag_link.chroma_server.share import is_lease_current, remove_collection
-from vmrag_link.engines.base import is_reserved, read_root
+from vmrag_link.engines.own_branches import is_reserved, read_root
 from vmrag_link.errors import RevisionMissing, UsageInvalid, plural
 from vmrag_link.models import Record
 from vmrag_link.ops.gc.gc import list_needed, list_pinned

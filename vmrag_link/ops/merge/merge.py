@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from vmrag_link import hints
-from vmrag_link.engines.base import ASIDE_PREFIX, is_memory_branch, is_reserved
+from vmrag_link.engines.own_branches import ASIDE_PREFIX, is_memory_branch, is_reserved
 from vmrag_link.errors import GitBusy, MergeConflict, NameInvalid, Uncommitted, plural, quoted
 from vmrag_link.git import git_operation, own_keys, staging
 from vmrag_link.git.refs import BRANCHES

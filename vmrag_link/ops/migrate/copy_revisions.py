@@ -15,8 +15,9 @@ from typing import NamedTuple, TextIO
 
 from vmrag_link import permissions
 from vmrag_link.engines import contents
-from vmrag_link.engines.base import Engine, Write, read_root
+from vmrag_link.engines.base import Engine, Write
 from vmrag_link.engines.contents import RowSet, RowStep, StepReader
+from vmrag_link.engines.own_branches import read_root
 from vmrag_link.errors import EngineFailed
 from vmrag_link.models import Document, RevisionInfo
 from vmrag_link.ops.migrate.plan import MigrationPlan

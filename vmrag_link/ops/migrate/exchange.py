@@ -15,7 +15,7 @@ import msgspec
 
 from vmrag_link import file_access, locks, permissions
 from vmrag_link.engines import migrated
-from vmrag_link.engines.base import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE, EngineName, detect_engine
+from vmrag_link.engines.folder import DOLT_FOLDER, DOLTLITE_FILE, SERVER_FILE, EngineName, detect_engine
 from vmrag_link.errors import FileFailed, file_failures, set_aside
 from vmrag_link.formats import require_known_format
 from vmrag_link.models import Record

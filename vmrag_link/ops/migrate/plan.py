@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from vmrag_link.engines.base import ASIDE_PREFIX, KEEP_BRANCH, VECTORS_BRANCH, Engine, is_reserved, read_root
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.own_branches import ASIDE_PREFIX, KEEP_BRANCH, VECTORS_BRANCH, is_reserved, read_root
 from vmrag_link.errors import KnowledgeRefused, Uncommitted
 from vmrag_link.models import Record
 from vmrag_link.workspace.commits.ancestry import list_ancestors

@@ -12,7 +12,9 @@ import msgspec
 
 from vmrag_link import pin as pins
 from vmrag_link import settings_docs
-from vmrag_link.engines.base import KEEP_BRANCH, Engine, EngineName, read_root
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.folder import EngineName
+from vmrag_link.engines.own_branches import KEEP_BRANCH, read_root
 from vmrag_link.errors import Busy, GitBusy, KnowledgeMoved, MergeConflict, PinMalformed, Uncommitted, plural
 from vmrag_link.file_access import read_regular, require_files, write_atomically
 from vmrag_link.git import git_operation, plumbing, staging, work_trees

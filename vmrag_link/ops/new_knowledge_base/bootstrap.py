@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import locks
-from vmrag_link.engines.base import ROOT_BRANCH, Write, is_reserved
+from vmrag_link.engines.base import Write
+from vmrag_link.engines.own_branches import ROOT_BRANCH, is_reserved
 from vmrag_link.errors import (
     INDEXING_FAILURES,
     AlreadyInitialized,

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from vmrag_link import clock, hints, locks
 from vmrag_link.engines import migrated, opening
-from vmrag_link.engines.base import EngineName, Write, detect_engine, read_root
+from vmrag_link.engines.base import Write
+from vmrag_link.engines.folder import EngineName, detect_engine
+from vmrag_link.engines.own_branches import read_root
 from vmrag_link.errors import AlreadyInitialized, InitializedElsewhere, KnowledgeElsewhere, RemoteEmpty, RemoteError
 from vmrag_link.file_access import require_files, require_folders
 from vmrag_link.git import folder_modes, identity, own_keys, plumbing, staging

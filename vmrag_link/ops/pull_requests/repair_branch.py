@@ -20,8 +20,8 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from vmrag_link import pin as pins
-from vmrag_link.engines.base import RESERVED_PREFIX
 from vmrag_link.engines.migrated import try_read_pin
+from vmrag_link.engines.own_branches import RESERVED_PREFIX
 from vmrag_link.errors import RemoteRejected, plural, quoted
 from vmrag_link.git import history, objects, transfer
 from vmrag_link.git.remotes import Peer

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from vmrag_link import terminal_text
-from vmrag_link.engines.base import read_root
+from vmrag_link.engines.own_branches import read_root
 from vmrag_link.errors import GitError, LimitExceeded, plural
 from vmrag_link.git import plumbing
 from vmrag_link.models import ChangeKind, HeaderDifference, KbBranch, Record, WorkingSet

@@ -6,8 +6,7 @@ A *stamp* is a value that changes if a program writes to the files of the knowle
 from __future__ import annotations
 
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import SERVER_FILE
-from vmrag_link.engines.base_session import Stamp
+from vmrag_link.engines.folder import SERVER_FILE, Stamp
 from vmrag_link.journal import ReplayEntry
 from vmrag_link.sync import background
 from vmrag_link.workspace import Workspace

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from vmrag_link import hints, locks
 from vmrag_link.engines import migrated
-from vmrag_link.engines.base import ASIDE_PREFIX
+from vmrag_link.engines.own_branches import ASIDE_PREFIX
 from vmrag_link.errors import IndexFailed, PinMalformed, PinRevisionMissing, RowsInvalid, VmragError, enumerated, quoted
 from vmrag_link.git import git_operation, history, objects, pin_conflict, pin_merge, plumbing
 from vmrag_link.index import view as views

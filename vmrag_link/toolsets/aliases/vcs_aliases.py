@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import structs
 
-from vmrag_link.engines.base import is_reserved
+from vmrag_link.engines.own_branches import is_reserved
 from vmrag_link.models import Record
 from vmrag_link.ops.branch import branches
 from vmrag_link.ops.branch.branches import BranchPosition

@@ -17,7 +17,8 @@ from typing import NamedTuple
 from vmrag_link import clock
 from vmrag_link.conversion import formats, front_matter
 from vmrag_link.conversion.limits import ContentUnreadable
-from vmrag_link.engines.base import Write, is_reserved
+from vmrag_link.engines.base import Write
+from vmrag_link.engines.own_branches import is_reserved
 from vmrag_link.errors import DocumentMissing, FileFailed, quoted
 from vmrag_link.file_access import list_stale_temporaries, write_atomically
 from vmrag_link.git import identity, own_keys

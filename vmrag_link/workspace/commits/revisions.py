@@ -13,7 +13,8 @@ from typing import Literal
 
 from msgspec.structs import asdict
 
-from vmrag_link.engines.base import Engine, is_reserved, read_root
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.own_branches import is_reserved, read_root
 from vmrag_link.models import Record, RevisionInfo
 
 _MOST_SINGLE_READS = 200

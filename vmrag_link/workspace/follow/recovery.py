@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vmrag_link import locks
 from vmrag_link.engines import migrated
-from vmrag_link.engines.base import ASIDE_PREFIX
+from vmrag_link.engines.own_branches import ASIDE_PREFIX
 from vmrag_link.errors import Busy, GitFailed, quoted, shortened
 from vmrag_link.git import git_operation, own_keys, work_trees
 from vmrag_link.git.refs import BRANCHES

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from vmrag_link.engines.base import read_root
+from vmrag_link.engines.own_branches import read_root
 from vmrag_link.errors import GitReferenceMissing, NotInitialized, PinMissing, UsageInvalid
 from vmrag_link.models import At, ChangeKind, Document, DocumentHeader, HeaderChange
 from vmrag_link.workspace import Workspace

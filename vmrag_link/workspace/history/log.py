@@ -13,8 +13,9 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from vmrag_link.engines.base import Engine, is_reserved, read_root
+from vmrag_link.engines.base import Engine
 from vmrag_link.engines.migrated import try_read_pin
+from vmrag_link.engines.own_branches import is_reserved, read_root
 from vmrag_link.git import history as git_history
 from vmrag_link.git import plumbing, refs
 from vmrag_link.git.history import LoggedPins

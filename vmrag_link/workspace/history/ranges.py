@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
-from vmrag_link.engines.base import read_root
+from vmrag_link.engines.own_branches import read_root
 from vmrag_link.errors import EngineFailed, GitReferenceMissing, PinMissing, PinRevisionMissing, UsageInvalid
 from vmrag_link.git import plumbing, remotes
 from vmrag_link.git.refs import BRANCHES

@@ -23,7 +23,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from vmrag_link import pin as pins
-from vmrag_link.engines.base import is_reserved
+from vmrag_link.engines.own_branches import is_reserved
 from vmrag_link.errors import (
     BranchMissing,
     GitReferenceMissing,

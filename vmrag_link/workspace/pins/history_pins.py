@@ -9,8 +9,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from vmrag_link import hints
-from vmrag_link.engines.base import read_root
 from vmrag_link.engines.migrated import try_read_pin
+from vmrag_link.engines.own_branches import read_root
 from vmrag_link.errors import PinMissing, enumerated, plural
 from vmrag_link.git import history, plumbing, work_trees
 from vmrag_link.git.refs import BRANCHES

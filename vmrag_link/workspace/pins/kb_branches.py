@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator
 
 from vmrag_link import locks
-from vmrag_link.engines.base import ASIDE_PREFIX, RESERVED_PREFIX, Engine, is_reserved
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.own_branches import ASIDE_PREFIX, RESERVED_PREFIX, is_reserved
 from vmrag_link.errors import BranchExists, BranchInUse, NameInvalid, quoted
 from vmrag_link.git import own_keys, work_trees
 from vmrag_link.git.own_keys import KbMapping

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 
 from vmrag_link import locks
 from vmrag_link.engines import opening
-from vmrag_link.engines.base import Engine, is_reserved
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.own_branches import is_reserved
 from vmrag_link.errors import AlreadyInitialized, KnowledgeRefused, RemoteEmpty, RemoteError
 from vmrag_link.git import folder_modes
 from vmrag_link.models import Record

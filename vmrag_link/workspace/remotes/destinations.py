@@ -11,7 +11,8 @@ from collections.abc import Collection
 
 from vmrag_link import pin as pins
 from vmrag_link import pin_values
-from vmrag_link.engines.base import EngineName, is_reserved
+from vmrag_link.engines.folder import EngineName
+from vmrag_link.engines.own_branches import is_reserved
 from vmrag_link.errors import PinMalformed, RemoteEmpty, RemoteError, RemoteInvalid
 from vmrag_link.git import configuration, plumbing, remotes
 from vmrag_link.models import Record

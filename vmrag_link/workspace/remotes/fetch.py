@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from vmrag_link import clock
 from vmrag_link.engines import migrated
-from vmrag_link.engines.base import LINKS_BRANCH, is_reserved
 from vmrag_link.engines.migrated import try_read_pin
+from vmrag_link.engines.own_branches import LINKS_BRANCH, is_reserved
 from vmrag_link.errors import BranchMissing, RemoteEmpty, RemoteError, SchemaTooNew, first_of
 from vmrag_link.git import history, objects
 from vmrag_link.merging.rows import LINK_AUTHOR, list_link_additions

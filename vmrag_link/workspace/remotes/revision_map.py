@@ -21,8 +21,9 @@ import msgspec
 
 from vmrag_link import pin_values
 from vmrag_link.engines import contents, migrated
-from vmrag_link.engines.base import MIGRATED_BRANCH, Engine, Write, read_root
+from vmrag_link.engines.base import Engine, Write
 from vmrag_link.engines.contents import RowSet, StepReader
+from vmrag_link.engines.own_branches import MIGRATED_BRANCH, read_root
 from vmrag_link.errors import KnowledgeRefused
 from vmrag_link.models import Collection, Document, Record, encode_canonical_json
 from vmrag_link.pin import Pin
