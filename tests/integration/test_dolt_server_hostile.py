@@ -21,7 +21,9 @@ PASSWORD = "opensesame"
 
 
 def connection(address, *, longest=2_000_000, **fields):
-    return ServerConnection(DoltAccess(server=address, database="kb", password=PASSWORD, **fields), longest=longest)
+    return ServerConnection(
+        DoltAccess(server=address, database="kb", password=PASSWORD, **fields), max_answer_bytes=longest
+    )
 
 
 def ask(speak, **fields):

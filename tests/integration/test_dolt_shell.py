@@ -49,7 +49,7 @@ def opened(repository: Path) -> Iterator[ShellConnection]:
 
 @contextlib.contextmanager
 def _opened(folder: Path, *, longest: int = 100_000_000, timeout: float = PATIENCE) -> Iterator[ShellConnection]:
-    connection = ShellConnection(folder, DoltAccess(), longest=longest, timeout=timeout)
+    connection = ShellConnection(folder, DoltAccess(), max_answer_bytes=longest, timeout=timeout)
     try:
         yield connection
     finally:

@@ -60,7 +60,7 @@ def table(tmp_path: Path) -> Path:
 def test_trigger_in_a_file_does_not_run(table, trigger):
     with Connection(table) as connection:
         connection.execute(trigger)
-    with Connection(table, longest_step=5) as connection:
+    with Connection(table, max_step_seconds=5) as connection:
         connection.execute("INSERT INTO documents VALUES (1, 'mine')")
         assert connection.execute("SELECT * FROM documents") == [(1, "mine")]
 
@@ -78,7 +78,7 @@ def test_statement_without_end_is_given_up_and_leaves_nothing_locked(table):
             connection.execute("INSERT INTO documents VALUES (1, 'mine')")
             connection.execute(ENDLESS)
 
-    with Connection(table, longest_step=0.1) as connection:
+    with Connection(table, max_step_seconds=0.1) as connection:
         with pytest.raises(EngineFailed, match=r"aborted after 0\.1 s"):
             write(connection)
         with Connection(table, timeout=0) as other, other.transaction():
@@ -87,7 +87,7 @@ def test_statement_without_end_is_given_up_and_leaves_nothing_locked(table):
 
 
 def test_rows_slow_only_together_do_not_exceed_the_step_limit(table):
-    with Connection(table, longest_step=0.2) as connection:
+    with Connection(table, max_step_seconds=0.2) as connection:
         for _ in connection.stream("VALUES (1), (2), (3)"):
             time.sleep(0.15)
 

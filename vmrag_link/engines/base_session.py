@@ -153,8 +153,8 @@ class BaseSession(ABC, Generic[P]):
     def discard_changes(self, branch: str) -> None:
         """Discard the uncommitted rows of a branch. Hold the write lock."""
 
-    def note_new_revision(self, revision: str, parent: str) -> None:
-        """Note that a new revision has the tables of its parent, because only rows changed."""
+    def remember_tables_of(self, revision: str, parent: str) -> None:
+        """Remember that a new revision has the tables of its parent, because only rows changed."""
 
     def compact_if_grown(self) -> None:
         """Collect garbage if much was appended since the last collection."""
@@ -203,17 +203,17 @@ class BaseSession(ABC, Generic[P]):
                 engine=engine,
             )
 
-    # -- the note of uncommitted rows
+    # -- the mark of uncommitted rows (`UNCOMMITTED_NAME`)
 
-    def note_uncommitted(self) -> None:
-        """Create the note before rows change.
+    def mark_uncommitted(self) -> None:
+        """Create the mark before rows change.
 
-        Then a kill leaves a superfluous note instead of a missing one.
+        Then a kill leaves a superfluous mark instead of a missing one.
         """
         permissions.make_file(self.folder / UNCOMMITTED_NAME)
 
-    def note_committed(self) -> None:
-        """Remove the note if no branch has uncommitted rows."""
+    def unmark_if_committed(self) -> None:
+        """Remove the mark if no branch has uncommitted rows."""
         with self.write_lock("note what is committed"):
             if not any(branch.dirty for branch in self.list_branches()):
                 (self.folder / UNCOMMITTED_NAME).unlink(missing_ok=True)

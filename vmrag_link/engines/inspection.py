@@ -20,17 +20,17 @@ from vmrag_link.errors import KnowledgeRefused, LimitExceeded, RowsInvalid, Sche
 from vmrag_link.models import Document, Link, Row, content_hash, metadata_from_row
 from vmrag_link.pin_values import REVISION, TIME
 
-_MOST_SHOWN = 300
+_MAX_SHOWN_CHARACTERS = 300
 
-MOST_LINKS = 100_000
+MAX_LINKS = 100_000
 """Maximum number of links: one for each commit that introduces a pin."""
 
-LONGEST_LINK = 4096
+MAX_LINK_BYTES = 4096
 """Bytes of all columns of one link."""
 
 _COMMIT = "[0-9a-f]{40}(?:[0-9a-f]{24})?"
 
-MOST_DOCUMENT_MB = 900
+MAX_DOCUMENT_MB = 900
 """Maximum value of `limits.document_mb`: doltlite stores texts up to a gigabyte."""
 
 _HINT = "ask who pushed it, or run 'vmrag gc --remote --apply' to push the state of your last fetch instead"
@@ -93,8 +93,8 @@ def require_valid_link(link: Link) -> None:
     if not all(text.isprintable() for text in (link.dolt_branch, link.git_branch, link.git_repo_url)):
         raise ValueError(f"the link of {link.git_commit} contains unprintable characters")
     metadata_from_row(link.metadata)
-    if sum(len(value.encode()) for value in msgspec.structs.astuple(link)) > LONGEST_LINK:
-        raise ValueError(f"the link of {link.git_commit} has more than {LONGEST_LINK:,} bytes")
+    if sum(len(value.encode()) for value in msgspec.structs.astuple(link)) > MAX_LINK_BYTES:
+        raise ValueError(f"the link of {link.git_commit} has more than {MAX_LINK_BYTES:,} bytes")
 
 
 def foreign_place_error(where: str, odd: str) -> KnowledgeRefused:
@@ -135,8 +135,7 @@ def long_text_error(where: str, limits: Limits) -> KnowledgeRefused:
     size = limits.text_bytes // MEGABYTE
     return KnowledgeRefused(
         f"refusing to fetch {where}: it holds a document of more than {size:,} MB.",
-        hint=f"run 'git config vmrag.limits.document-mb {min(4 * size, MOST_DOCUMENT_MB)}' if you expect such "
-        "documents",
+        hint=f"run 'git config vmrag.limits.document-mb {min(4 * size, MAX_DOCUMENT_MB)}' if you expect such documents",
     )
 
 
@@ -154,7 +153,7 @@ def vetting_error(why: str, revision: str = "") -> KnowledgeRefused:
 
 
 def _one_line(why: str) -> str:
-    return terminal_text.escape_line(why)[:_MOST_SHOWN].rstrip(".")
+    return terminal_text.escape_line(why)[:_MAX_SHOWN_CHARACTERS].rstrip(".")
 
 
 UNRELATED = "it has no common history with yours"

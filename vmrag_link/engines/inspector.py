@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from vmrag_link.engines import inspection, logical, records
-from vmrag_link.engines.inspection import LONGEST_LINK, MOST_LINKS, ForeignTables, RowCheck
+from vmrag_link.engines.inspection import MAX_LINK_BYTES, MAX_LINKS, ForeignTables, RowCheck
 from vmrag_link.engines.limits import Limits
 from vmrag_link.engines.own_branches import LINKS_BRANCH
 from vmrag_link.engines.tables import COLLECTIONS, LOGICAL_TABLES, TABLES, TEXT_TABLES, Table
@@ -135,9 +135,9 @@ class InspectedPlace(ABC):
         size = " + ".join(f"ifnull(octet_length({column}), 0)" for column in Link.__struct_fields__)
         values = ("count(*)", f"ifnull(max({size}), 0)")
         count, longest = map(int, self.query_values([f"SELECT {value} AS v FROM git_links" for value in values]))
-        if count > MOST_LINKS:
-            return f"more than {MOST_LINKS:,} links"
-        return f"a link of more than {LONGEST_LINK:,} bytes" if longest > LONGEST_LINK else ""
+        if count > MAX_LINKS:
+            return f"more than {MAX_LINKS:,} links"
+        return f"a link of more than {MAX_LINK_BYTES:,} bytes" if longest > MAX_LINK_BYTES else ""
 
 
 class Inspector(ABC):

@@ -37,7 +37,7 @@ Value = str | int | None
 
 _DISTANCES = get_args(Distance)
 _NAME_LENGTH = 255
-_MOST_SHOWN = 300
+_MAX_SHOWN_CHARACTERS = 300
 
 
 def require_storable(text: str, what: str) -> str:
@@ -139,7 +139,7 @@ def invalid_row_error(table: Table, key: Sequence[object], column: str, why: str
     Key and `why` may contain untrusted text.
     """
     name = "/".join(map(str, key))
-    shown, why = terminal_text.escape_line(name), terminal_text.escape_line(why)[:_MOST_SHOWN].rstrip(".")
+    shown, why = terminal_text.escape_line(name), terminal_text.escape_line(why)[:_MAX_SHOWN_CHARACTERS].rstrip(".")
     return RowsInvalid(
         f"invalid row {shown!r} in table {table.name}: its {column} {why}.",
         hint=f"correct the row with the program that wrote it, or run 'vmrag restore {quoted(name)}' to discard it",

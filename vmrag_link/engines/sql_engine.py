@@ -272,7 +272,7 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
 
     def write(self, branch: str, rows: Write, *, expected: str) -> None:
         with self._session.branch_transaction(branch, f"write to the branch {branch}", expected) as place:
-            self._session.note_uncommitted()
+            self._session.mark_uncommitted()
             self._store_rows(place, rows)
 
     def commit(self, branch: str, *, message: str, author: str, date: str, expected: str) -> str:
@@ -280,7 +280,7 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
             self._complete_rows(place, expected)
             dirty = self._session.is_dirty(place)
             revision = self._session.commit(place, message, author, date) if dirty else ""
-        self._session.note_committed()
+        self._session.unmark_if_committed()
         if not dirty:
             raise NoChanges(f"branch {branch!r} has nothing to commit.", branch=branch)
         self._session.compact_if_grown()
@@ -313,7 +313,7 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
             with session.revision_transaction(first) as place:
                 self._store_merged(place, undo_writes, rows)
                 result = session.commit(place, message, author, date, "--allow-empty")
-            session.note_new_revision(result, first)
+            session.remember_tables_of(result, first)
             limits.require_parents(result, session.read_parents(result), parents)
         return result
 
@@ -344,7 +344,7 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
                         branch=branch,
                     )
                 self._session.discard_changes(branch)
-                self._session.note_committed()
+                self._session.unmark_if_committed()
 
 
 def _build_undo(engine: Engine, revision: str, joining: str) -> Write:

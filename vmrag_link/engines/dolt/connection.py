@@ -44,7 +44,7 @@ revisions.
 STATEMENT_SECONDS = 300.0
 """Time limit of one statement."""
 
-_MOST_SHOWN = 500
+_MAX_SHOWN_CHARACTERS = 500
 _MAKE_ROOM = "make room on that disk, then run the command again"
 _REMEDIES = {
     "no space left on device": _MAKE_ROOM,
@@ -176,7 +176,7 @@ def parse_bool(value: object) -> bool:
 
 def dolt_error(message: str) -> EngineFailed:
     """Return the error for a message of Dolt, which may contain untrusted text."""
-    shown = terminal_text.escape_line(" ".join(message.split()))[:_MOST_SHOWN]
+    shown = terminal_text.escape_line(" ".join(message.split()))[:_MAX_SHOWN_CHARACTERS]
     if hint := find_remedy(message):
         return EngineUnwritable(f"cannot write to the knowledge base: {shown}.", hint=hint, said=shown)
     return EngineFailed(f"Dolt failed: {shown}.", said=shown)

@@ -24,7 +24,7 @@ from vmrag_link.engines.dolt.comparison import WORKING, DoltComparison
 from vmrag_link.engines.dolt.connection import SqlConnection, quote_literals
 from vmrag_link.engines.dolt.server import ServerConnection
 from vmrag_link.engines.dolt.session import DoltSession, unfinished_branch
-from vmrag_link.engines.dolt.shell import ShellConnection, max_answer_bytes
+from vmrag_link.engines.dolt.shell import ShellConnection, limit_answer_bytes
 from vmrag_link.engines.folder import DOLT_FOLDER
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.own_branches import LINKS_BRANCH, ROOT_BRANCH
@@ -110,14 +110,14 @@ class DoltEngine(SqlEngine[DoltSession, str]):
                 f"no knowledge base found in {folder}.",
                 hint="run 'vmrag init --knowledge-base' to create a knowledge base",
             )
-        longest = max_answer_bytes(limits)
+        max_answer_bytes = limit_answer_bytes(limits)
         connection: SqlConnection
         if server_database.is_on_server(folder):
             access = server_database.resolve_access(folder, access)
-            connection = ServerConnection(access, longest=longest, folder=folder)
+            connection = ServerConnection(access, max_answer_bytes=max_answer_bytes, folder=folder)
         else:
             program.locate_program(access.binary)
-            connection = ShellConnection(folder, access, longest=longest, timeout=lock_timeout)
+            connection = ShellConnection(folder, access, max_answer_bytes=max_answer_bytes, timeout=lock_timeout)
         session = DoltSession(folder, connection, lock_timeout=lock_timeout, limits=limits)
         return cls(session, access)
 
@@ -171,7 +171,7 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         return remotes.read_foreign_heads(self.folder, remote)
 
     def all_remote_heads(self, branch: str | None = None) -> set[str]:
-        all_heads = (note.heads for note in remotes.read_notes(self.folder).values())
+        all_heads = (known.heads for known in remotes.read_known_remotes(self.folder).values())
         return {head for heads in all_heads for name, head in heads.items() if branch in (None, name)}
 
     def peek_heads(self, url: str) -> dict[str, str] | None:

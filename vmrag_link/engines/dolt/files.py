@@ -25,7 +25,7 @@ JOURNAL = "v" * 32
 
 _ARCHIVE = ".darc"
 _OLDER = "oldgen"
-_LONGEST_MANIFEST = 10_000_000
+_MAX_MANIFEST_BYTES = 10_000_000
 _HASH = r"[0-9a-v]{32}"
 _TABLES = re.compile(rf"5:__DOLT__((?::{_HASH}){{3}})((?::{_HASH}:[0-9]{{1,10}})*)")
 _CHECKED_NAME = "checked-tables.json"
@@ -45,7 +45,7 @@ _EMPTY_CONTENT = bytes.fromhex(
 
 def read_manifest(folder: Path) -> bytes:
     """Return the manifest of the table files in a folder. Raises `OSError`."""
-    return read_regular(folder / MANIFEST, _LONGEST_MANIFEST)
+    return read_regular(folder / MANIFEST, _MAX_MANIFEST_BYTES)
 
 
 def parse_table_counts(manifest: bytes) -> dict[str, str] | None:
@@ -88,7 +88,7 @@ def require_valid_tables(folder: Path, binary: str) -> None:
         with linked_repository(manifest, new) as repository:
             (repository / DOLT_FOLDER / "noms" / _EMPTY_TABLE).write_bytes(_EMPTY_CONTENT)
             program.check_repository(repository, binary)
-    with contextlib.suppress(OSError):  # the note only saves the next fetch a check
+    with contextlib.suppress(OSError):  # the file only saves the next fetch a check
         write_atomically(folder / _CHECKED_NAME, msgspec.json.encode([path.name for path in tables]), durable=False)
 
 

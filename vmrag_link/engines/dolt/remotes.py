@@ -1,8 +1,8 @@
 """Fetching and pushing with Dolt, the heads that remotes had last, and Dolt's messages as errors.
 
 Dolt's own tracking refs protect fetched data from garbage collection. They are trusted only after a
-check: `read_notes` returns what a remote held then. So a fetch that was killed or refused leaves
-the previous state.
+check: `read_known_remotes` returns what a remote held then. So a fetch that was killed or refused
+leaves the previous state.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from vmrag_link.pin_values import is_hosted_database
 _PREFIX = "at-"
 _NAME = r"[A-Za-z0-9_-]{1,100}"
 _FILE = "file://"
-_NOTES = "remotes.json"
+_KNOWN_NAME = "remotes.json"
 _GIT_CACHE = "git-remote-cache"
 _MANIFEST = "manifest"
 _UNENCRYPTED_URL = r"http://(\[[^\]/?#@]*\]|[^/?#@:\\\[]+)(:[0-9]+)?(/|$)"
 _UNOPENABLE = frozenset("#?%")
 """Characters that Dolt takes for the end of a folder's path, even if they are escaped."""
 
-_MOST_SHOWN = 200
+_MAX_SHOWN_CHARACTERS = 200
 
 _MOVED = ("non-fast-forward", "branch not found", "optimistic lock", "stale info", "merge needed", "manifest changed")
 _LOGIN_REFUSED = (
@@ -65,7 +65,7 @@ _UNREACHABLE = ("code = unavailable", "deadline", "no such host", "connection re
 _REJECTED = ("readonly", "read-only", "read only", "unimplemented", "not supported", "permission")
 
 
-class RemoteNote(Record, frozen=True):
+class KnownRemote(Record, frozen=True):
     """The URL of a remote, and the heads of its branches at the last fetch or push."""
 
     url: str
@@ -74,34 +74,34 @@ class RemoteNote(Record, frozen=True):
     """The heads of the branches that have tables of another program."""
 
 
-# -- notes
+# -- what is known of remotes
 
 
-def read_notes(folder: Path) -> dict[str, RemoteNote]:
-    """Return the notes by the short names of the remotes."""
+def read_known_remotes(folder: Path) -> dict[str, KnownRemote]:
+    """Return the known remotes by their short names."""
     try:
-        return msgspec.json.decode((folder / _NOTES).read_bytes(), type=dict[str, RemoteNote])
+        return msgspec.json.decode((folder / _KNOWN_NAME).read_bytes(), type=dict[str, KnownRemote])
     except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
-        return {}  # without a note, a fetch checks everything again
+        return {}  # then a fetch checks everything again
 
 
 def read_heads(folder: Path, remote: str) -> dict[str, str]:
-    note = read_notes(folder).get(remote)
-    return dict(note.heads) if note else {}
+    known = read_known_remotes(folder).get(remote)
+    return dict(known.heads) if known else {}
 
 
 def read_foreign_heads(folder: Path, remote: str) -> dict[str, str]:
-    note = read_notes(folder).get(remote)
-    return dict(note.foreign) if note else {}
+    known = read_known_remotes(folder).get(remote)
+    return dict(known.foreign) if known else {}
 
 
-def write_note(folder: Path, remote: str, note: RemoteNote | None) -> None:
-    """Write or remove the note of a remote. Hold the write lock."""
-    notes = read_notes(folder)
-    notes.pop(remote, None)
-    if note:
-        notes[remote] = note
-    write_atomically(folder / _NOTES, msgspec.json.encode(notes), durable=False)
+def write_known_remote(folder: Path, remote: str, known: KnownRemote | None) -> None:
+    """Write what is known of a remote, or remove it. Hold the write lock."""
+    known_remotes = read_known_remotes(folder)
+    known_remotes.pop(remote, None)
+    if known:
+        known_remotes[remote] = known
+    write_atomically(folder / _KNOWN_NAME, msgspec.json.encode(known_remotes), durable=False)
 
 
 # -- Dolt's own remotes
@@ -112,24 +112,25 @@ def register_remote(folder: Path, connection: SqlConnection, remote: str, url: s
 
     Another URL under the same short name is the same place: its copy here was moved.
     """
-    note, address = read_notes(folder).get(remote), _dolt_url(folder, url)
-    if address == url and note and note.url == url and _is_registered(connection, remote):
+    known = read_known_remotes(folder).get(remote)
+    address = _dolt_url(folder, url)
+    if address == url and known and known.url == url and _is_registered(connection, remote):
         return
     unregister_remote(folder, connection, remote)
     connection.call("dolt_remote", "add", _dolt_name(remote), address)
-    write_note(folder, remote, RemoteNote(url, note.heads, note.foreign) if note else RemoteNote(url, {}))
+    write_known_remote(folder, remote, msgspec.structs.replace(known, url=url) if known else KnownRemote(url, {}))
 
 
 def forget_remote(folder: Path, connection: SqlConnection, remote: str) -> None:
     """Remove the remote with everything that is known of its branches."""
     unregister_remote(folder, connection, remote)
-    write_note(folder, remote, None)
+    write_known_remote(folder, remote, None)
 
 
 def unregister_remote(folder: Path, connection: SqlConnection, remote: str) -> None:
     """Remove the remote from Dolt, so that nothing reaches its data.
 
-    The note of its heads stays.
+    Its known heads stay.
     """
     if _is_registered(connection, remote):
         connection.call("dolt_remote", "remove", _dolt_name(remote))
@@ -142,14 +143,12 @@ def read_tracked_heads(connection: SqlConnection, remote: str) -> dict[str, str]
     Names that no engine allows are left out.
     """
     start = f"remotes/{_dolt_name(remote)}/"
-    rows = connection.query_rows("SELECT name, hash FROM dolt_remote_branches")
-    tracked = {str(row["name"]): str(row["hash"]) for row in rows}
-    names = {
-        tracking_name.removeprefix(start): head
-        for tracking_name, head in tracked.items()
-        if tracking_name.startswith(start)
-    }
-    return {name: head for name, head in names.items() if name.isprintable() and name != UNFINISHED_BRANCH}
+    heads = {}
+    for row in connection.query_rows("SELECT name, hash FROM dolt_remote_branches"):
+        name = str(row["name"]).removeprefix(start)
+        if name != str(row["name"]) and name.isprintable() and name != UNFINISHED_BRANCH:
+            heads[name] = str(row["hash"])
+    return heads
 
 
 def fetch(connection: SqlConnection, remote: str, url: str, *, user: str, check: Callable[[], None]) -> None:
@@ -291,7 +290,7 @@ def _dolt_name(remote: str) -> str:
 
 def translate_error(error: EngineFailed, url: str) -> VmragError:
     """Return the error for a failed fetch from this URL or push to it."""
-    message = dolt_message(error)[:_MOST_SHOWN]
+    message = dolt_message(error)[:_MAX_SHOWN_CHARACTERS]
     is_server = not url.startswith(_FILE)
     details = {"remote": url, "said": message}
     if not message or (isinstance(error, EngineUnwritable) and not is_server):

@@ -20,7 +20,7 @@ from vmrag_link.engines.base import SCHEMA_VERSION
 from vmrag_link.engines.dolt import program
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import SqlConnection, quote_identifier, quote_literal
-from vmrag_link.engines.dolt.shell import ShellConnection, max_answer_bytes
+from vmrag_link.engines.dolt.shell import ShellConnection, limit_answer_bytes
 from vmrag_link.engines.folder import CREATING_NAME, DOLT_FOLDER, LOCK_NAME, SERVER_FILE, UNCOMMITTED_NAME
 from vmrag_link.engines.limits import (
     USUAL_LIMITS,
@@ -37,7 +37,7 @@ from vmrag_link.models import Record
 
 META = "vmrag_meta"
 _VERSION = "[1-9][0-9]{0,8}"
-_MOST_SHOWN = 100
+_MAX_SHOWN_CHARACTERS = 100
 _PLAIN_NAME = "[A-Za-z_][A-Za-z0-9_]*"
 _ABORT = "CALL dolt_merge('--abort')"
 _CONFLICTS = {"dolt_conflicts": "table", "dolt_schema_conflicts": "table_name"}
@@ -162,7 +162,7 @@ def inspect_schema(
         foreign = [name for name in names if statements[name] != allowed[name]]
     if foreign:
         name = foreign[0]
-        text = f"the table {terminal_text.escape_line(repr(name[:_MOST_SHOWN]))} differs from the schema"
+        text = f"the table {terminal_text.escape_line(repr(name[:_MAX_SHOWN_CHARACTERS]))} differs from the schema"
         return ForeignObject(text, _removal_statement(name, kinds.get(name, ""), ours=name in allowed)), 0
     return None, version
 
@@ -276,7 +276,7 @@ def create_root(connection: SqlConnection, *, author: str, date: str, origin: st
 @contextlib.contextmanager
 def open_repository(folder: Path, access: DoltAccess, limits: Limits = USUAL_LIMITS) -> Iterator[SqlConnection]:
     """Open a connection to a repository that no other process uses."""
-    connection = ShellConnection(folder, access, longest=max_answer_bytes(limits), timeout=30.0)
+    connection = ShellConnection(folder, access, max_answer_bytes=limit_answer_bytes(limits), timeout=30.0)
     try:
         yield connection
     finally:
@@ -308,7 +308,7 @@ def install_repository(folder: Path, fill: Callable[[Path], None]) -> None:
 
 
 def require_no_engine(folder: Path) -> None:
-    """Raise `AlreadyInitialized` if the folder holds a knowledge base or the note of one."""
+    """Raise `AlreadyInitialized` if the folder holds a knowledge base, or names one of a server."""
     if (folder / DOLT_FOLDER).exists() or (folder / SERVER_FILE).exists():
         raise already_exists_error(folder)
 

@@ -29,8 +29,11 @@ from vmrag_link.errors import Busy, ServerUnreachable, quoted
 from vmrag_link.file_access import write_atomically
 from vmrag_link.models import Record
 
-_PAUSE, _LONGEST_PAUSE = 0.02, 0.2
-"""Seconds between two attempts to get the lock. The server itself tries 10,000 times a second."""
+_FIRST_PAUSE = 0.02
+"""Seconds between the first attempts to get the lock. The server itself tries 10,000 times a
+second.
+"""
+_MAX_PAUSE = 0.2
 
 T = TypeVar("T")
 
@@ -38,6 +41,7 @@ SILENCE_NAME = "unreached.json"
 """The file in a knowledge base's folder that records that a server did not answer."""
 
 RETRY_SECONDS = 60.0
+"""The server is contacted again this long after a recorded failure."""
 LONG_SECONDS = 2.0
 """A failure that took less time is not recorded: the next attempt is cheap."""
 
@@ -45,12 +49,14 @@ LONG_SECONDS = 2.0
 class ServerConnection(SqlConnection):
     """A connection to the server.
 
-    `longest`: bytes of one answer; a longer one raises `LimitExceeded`. `folder`: where to record
+    `max_answer_bytes`: a longer answer raises `LimitExceeded`. `folder`: where to record
     that the server does not answer.
     """
 
-    def __init__(self, access: DoltAccess, *, longest: int, folder: Path | None = None) -> None:
-        self._access, self._longest, self._folder = access, longest, folder
+    def __init__(self, access: DoltAccess, *, max_answer_bytes: int, folder: Path | None = None) -> None:
+        self._access = access
+        self._max_answer_bytes = max_answer_bytes
+        self._folder = folder
         self._session: ServerSession | None = None
         self._dependents = 0
         """Number of blocks whose lock or transaction the session holds."""
@@ -106,8 +112,12 @@ class ServerConnection(SqlConnection):
 
     @contextlib.contextmanager
     def snapshot(self, at: str) -> Iterator[None]:
-        with self._in_use, contextlib.nullcontext() if self._transaction_branch else self._open_transaction(at):
-            yield
+        with self._in_use:
+            if self._transaction_branch:
+                yield
+                return
+            with self._open_transaction(at):
+                yield
 
     @contextlib.contextmanager
     def _open_transaction(self, at: str) -> Iterator[None]:
@@ -147,7 +157,8 @@ class ServerConnection(SqlConnection):
         """End the session, unless it holds a lock or a transaction."""
         with self._in_use:
             if self._session is not None and not self._dependents:
-                session, self._session = self._session, None
+                session = self._session
+                self._session = None
                 session.close()
 
     # -- the session
@@ -159,7 +170,7 @@ class ServerConnection(SqlConnection):
             raise server_socket.lost_session_error(self._access)
         folder = self._folder
         with remember_silence(folder, self._access) if folder else contextlib.nullcontext():
-            self._session = ServerSession(self._access, longest=self._longest)
+            self._session = ServerSession(self._access, max_answer_bytes=self._max_answer_bytes)
         return self._session
 
     def _retry_once(self, operation: Callable[[ServerSession], T]) -> T:
@@ -169,7 +180,7 @@ class ServerConnection(SqlConnection):
             return operation(self._current_session())
         except server_socket.ServerSilent as error:
             if self._folder:
-                _note_silence(self._folder / SILENCE_NAME, self._access, error)
+                _record_silence(self._folder / SILENCE_NAME, self._access, error)
             raise
         except ServerUnreachable:
             if self._dependents or previous is None or previous is not self._session:
@@ -191,14 +202,14 @@ class ServerConnection(SqlConnection):
         return quote_literal(f"vmrag/{self._access.database.lower()}")  # for Dolt, `KB` and `kb` are the same
 
     def _wait_for_lock(self, purpose: str, timeout: float) -> ServerSession:
-        deadline, pause = time.monotonic() + timeout, _PAUSE
-        while not self._retry_once(
-            lambda session: session.run_statement(f"SELECT GET_LOCK({self._lock_name}, 0) AS v")[0]["v"]
-        ):
+        deadline = time.monotonic() + timeout
+        pause = _FIRST_PAUSE
+        request = f"SELECT GET_LOCK({self._lock_name}, 0) AS v"
+        while not self._retry_once(lambda session: session.run_statement(request)[0]["v"]):
             if time.monotonic() >= deadline:
                 raise self._busy_error(purpose, timeout)
             time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, _MAX_PAUSE)
         return self._current_session()
 
     def _busy_error(self, purpose: str, timeout: float) -> Busy:
@@ -230,31 +241,33 @@ def remember_silence(folder: Path, access: DoltAccess) -> Iterator[None]:
 
     Raises `ServerUnreachable` at once if a recent failure is recorded.
     """
-    note = folder / SILENCE_NAME
-    _require_not_silent(note, access)
+    record = folder / SILENCE_NAME
+    _require_not_silent(record, access)
     begun = time.monotonic()
     try:
         yield
     except ServerUnreachable as error:
         if time.monotonic() - begun >= LONG_SECONDS:
-            _note_silence(note, access, error)
+            _record_silence(record, access, error)
         raise
 
 
-def _note_silence(note: Path, access: DoltAccess, error: ServerUnreachable) -> None:
-    with contextlib.suppress(OSError):  # the note only helps the next command
-        write_atomically(note, msgspec.json.encode(_Silence(access.server, time.time(), error.message)), durable=False)
+def _record_silence(record: Path, access: DoltAccess, error: ServerUnreachable) -> None:
+    with contextlib.suppress(OSError):  # the record only helps the next command
+        write_atomically(
+            record, msgspec.json.encode(_Silence(access.server, time.time(), error.message)), durable=False
+        )
 
 
-def _require_not_silent(note: Path, access: DoltAccess) -> None:
+def _require_not_silent(record: Path, access: DoltAccess) -> None:
     try:
-        silence = msgspec.json.decode(note.read_bytes(), type=_Silence)
+        silence = msgspec.json.decode(record.read_bytes(), type=_Silence)
     except (OSError, UnicodeDecodeError, msgspec.DecodeError):
         return
     ago = time.time() - silence.at
     if silence.server == access.server and 0 <= ago < RETRY_SECONDS:
         raise ServerUnreachable(
             f"{silence.message} That was {ago:.0f} s ago. vmrag contacts it again {RETRY_SECONDS:.0f} s after a failure.",
-            hint=f"check that the server is running, or run 'rm -f {quoted(note)}' to try again at once",
+            hint=f"check that the server is running, or run 'rm -f {quoted(record)}' to try again at once",
             server=access.server,
         )

@@ -1,4 +1,8 @@
-"""A knowledge base that is a database of a Dolt server, and the note about it in a folder here."""
+"""A knowledge base that is a database of a Dolt server, and the file `server.json` that names it.
+
+The file is in the folder of the knowledge base on this machine. It has no address, which is a
+setting.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +34,13 @@ from vmrag_link.errors import (
 from vmrag_link.models import Record
 
 _FORMAT = 1
-_LONGEST_NOTE = 10_000
+_MAX_SERVER_FILE_BYTES = 10_000
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}"
-_PATIENCE = 30.0
+_LOCK_SECONDS = 30.0
 
 
-class _Note(Record, frozen=True):
-    """The contents of `server.json`.
-
-    The address of the server is a setting, because it may change.
-    """
+class _ServerFile(Record, frozen=True):
+    """The contents of `server.json`."""
 
     format: int
     database: str
@@ -51,13 +52,13 @@ def is_on_server(folder: Path) -> bool:
 
 
 def resolve_access(folder: Path, access: DoltAccess) -> DoltAccess:
-    """Return the access to the database in a folder's note.
+    """Return the access to the database that a folder's file names.
 
     Raises `ConfigInvalid` if the settings name no server, or another database.
     """
     require_server(access, f"the knowledge base in {folder} is a database of a Dolt server")
     require_private(access)
-    database = _read_note(folder / SERVER_FILE).database
+    database = _read_server_file(folder / SERVER_FILE).database
     if access.database and access.database.lower() != database.lower():
         raise ConfigInvalid(
             f"the knowledge base in {folder} is the database {database!r}, but dolt.database is {access.database!r}.",
@@ -82,7 +83,7 @@ def require_reachable(access: DoltAccess, url: str) -> None:
 
 
 def create_database(folder: Path, *, author: str, date: str, access: DoltAccess, origin: str = "") -> None:
-    """Create the tables in a database of the server, and note it. A missing database is created.
+    """Create the tables in a database of the server, and record it. A missing database is created.
 
     An empty new database is used, and so is the result of a killed creation. Raises
     `AlreadyInitialized` for a database that is in use.
@@ -90,7 +91,7 @@ def create_database(folder: Path, *, author: str, date: str, access: DoltAccess,
     schema.parse_author(author)
 
     def fill_database(server: ServerConnection) -> None:
-        with server.server_lock("create the knowledge base", _PATIENCE):
+        with server.server_lock("create the knowledge base", _LOCK_SECONDS):
             _prepare_database(server, access)
             if _count_revisions(server) == 1:
                 _fill_root(server, author, date, origin)
@@ -102,14 +103,14 @@ def create_database(folder: Path, *, author: str, date: str, access: DoltAccess,
                 )
             schema.require_known_schema(server, ROOT_BRANCH, f"the database {access.database!r}")
         server.end_session()  # the session was on a branch that will be renamed
-        with server.server_lock("create the knowledge base", _PATIENCE):
+        with server.server_lock("create the knowledge base", _LOCK_SECONDS):
             _make_root_default(server, access.database)
 
-    _note_database(folder, access, fill_database)
+    _record_database(folder, access, fill_database)
 
 
 def join_database(folder: Path, access: DoltAccess) -> None:
-    """Note a knowledge base that already exists on the server.
+    """Record a knowledge base that already exists on the server.
 
     Raises `AlreadyInitialized` if the folder holds one, and `KnowledgeMissing` if the server has
     none.
@@ -123,18 +124,18 @@ def join_database(folder: Path, access: DoltAccess) -> None:
             )
         schema.require_known_schema(server, ROOT_BRANCH, f"the database {access.database!r}")
 
-    _note_database(folder, access, require_knowledge)
+    _record_database(folder, access, require_knowledge)
 
 
-# -- the note
+# -- the file
 
 
-def _note_database(folder: Path, access: DoltAccess, prepare: Callable[[ServerConnection], None]) -> None:
-    """Note the database in the folder after `prepare` has prepared it."""
+def _record_database(folder: Path, access: DoltAccess, prepare: Callable[[ServerConnection], None]) -> None:
+    """Record the database in the folder after `prepare` has prepared it."""
     _require_name(access.database)
     with (
         translate_os_errors(folder),
-        locks.hold_exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=_PATIENCE),
+        locks.hold_exclusive(folder / LOCK_NAME, purpose="create the knowledge base", timeout=_LOCK_SECONDS),
     ):
         schema.require_no_engine(folder)
         server = _open_server(access)
@@ -142,26 +143,26 @@ def _note_database(folder: Path, access: DoltAccess, prepare: Callable[[ServerCo
             prepare(server)
         finally:
             server.end_session()
-        note = msgspec.json.format(msgspec.json.encode(_Note(_FORMAT, access.database)))
-        file_access.write_atomically(folder / SERVER_FILE, note + b"\n")
+        content = msgspec.json.format(msgspec.json.encode(_ServerFile(_FORMAT, access.database)))
+        file_access.write_atomically(folder / SERVER_FILE, content + b"\n")
 
 
-def _read_note(path: Path) -> _Note:
+def _read_server_file(path: Path) -> _ServerFile:
     try:
-        note = msgspec.json.decode(file_access.read_regular(path, _LONGEST_NOTE), type=_Note)
+        content = msgspec.json.decode(file_access.read_regular(path, _MAX_SERVER_FILE_BYTES), type=_ServerFile)
     except (OSError, ValueError) as error:
         raise EngineFailed(
             f"cannot read the name of the database from {path}.",
             hint=f"run 'rm {quoted(path)} && vmrag clone' to remove the file and connect again",
         ) from error
-    if note.format != _FORMAT:
+    if content.format != _FORMAT:
         raise FormatTooNew(
             f"a newer version of vmrag wrote {path}.",
             hint="run 'python -m pip install --upgrade vmrag-link' to upgrade vmrag-link",
             path=str(path),
         )
-    _require_name(note.database)
-    return note
+    _require_name(content.database)
+    return content
 
 
 def _require_name(database: str) -> None:
@@ -173,7 +174,7 @@ def _require_name(database: str) -> None:
 
 
 def _open_server(access: DoltAccess) -> ServerConnection:
-    return ServerConnection(access, longest=USUAL_LIMITS.text_bytes)
+    return ServerConnection(access, max_answer_bytes=USUAL_LIMITS.text_bytes)
 
 
 # -- the database

@@ -44,14 +44,20 @@ _ALL_ANSWERS_FACTOR = 5
 
 
 class ServerSession:
-    """A session with the server. `longest`: bytes of one answer. The database need not exist."""
+    """A session with the server. `max_answer_bytes`: the limit of one answer. The database need not
+    exist.
+    """
 
-    def __init__(self, access: DoltAccess, *, longest: int) -> None:
-        self._access, self._longest = access, longest
+    def __init__(self, access: DoltAccess, *, max_answer_bytes: int) -> None:
+        self._access = access
+        self._max_answer_bytes = max_answer_bytes
         self._at: str | None = None
+        """The branch or revision of the last `USE`, as SQL."""
         self._logged_in = False
         self._statement = ""
+        """The latest statement, for errors."""
         self._waited = 0.0
+        """The seconds that all answers together took."""
         self._allowance = Allowance()
         self._mysql = import_pymysql()
         self._connection = self._create_connection()
@@ -95,7 +101,7 @@ class ServerSession:
         Raises `EngineError`, and `Busy` for a conflict with concurrent changes.
         """
         self._statement = statement
-        self._allowance.renew(self._longest, self._limit_seconds(STATEMENT_SECONDS))
+        self._allowance.renew(self._max_answer_bytes, self._limit_seconds(STATEMENT_SECONDS))
         begun = time.monotonic()
         with self._connection.cursor() as cursor:
             try:
@@ -207,7 +213,7 @@ class ServerSession:
         if isinstance(error, ServerUnreachable):
             self.close()
         if self._allowance.exceeded:
-            megabytes = self._longest // MEGABYTE
+            megabytes = self._max_answer_bytes // MEGABYTE
             return LimitExceeded(f"the server {self._access.server} returned more than {megabytes:,} MB.")
         if self._allowance.late:
             seconds, limit = f"{self._allowance.granted:.0f} seconds", self._access.answer_seconds

@@ -49,7 +49,7 @@ _ENCRYPTION_HINTS = {
 }
 """The hint for each message of a failed encryption. The first that matches applies."""
 
-_MOST_SHOWN = 500
+_MAX_SHOWN_CHARACTERS = 500
 
 
 def translate_error(access: DoltAccess, code: int, words: str, *, gone: bool, statement: str = "") -> VmragError:
@@ -154,7 +154,7 @@ def cleartext_error(access: DoltAccess) -> ServerUnreachable:
 
 
 def _one_line(words: str) -> str:
-    return terminal_text.escape_line(" ".join(words.split()))[:_MOST_SHOWN].rstrip(".")
+    return terminal_text.escape_line(" ".join(words.split()))[:_MAX_SHOWN_CHARACTERS].rstrip(".")
 
 
 T = TypeVar("T")

@@ -121,7 +121,7 @@ class DoltSession(BaseSession[str]):
             )
         return inspection.foreign_place_error(f"branch {at!r}", foreign.text)
 
-    def note_new_revision(self, revision: str, parent: str) -> None:
+    def remember_tables_of(self, revision: str, parent: str) -> None:
         self._versions[f"{revision} ", False] = self.check_place(parent)
 
     @contextlib.contextmanager

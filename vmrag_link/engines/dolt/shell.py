@@ -42,7 +42,7 @@ _TEXTS_PER_ANSWER = 4
 _READ_ONLY = "database is read only"
 
 
-def max_answer_bytes(limits: Limits) -> int:
+def limit_answer_bytes(limits: Limits) -> int:
     """Return the maximum number of bytes of one answer: a few texts of the largest size."""
     return _TEXTS_PER_ANSWER * limits.text_bytes
 
@@ -50,17 +50,27 @@ def max_answer_bytes(limits: Limits) -> int:
 class ShellConnection(SqlConnection):
     """A connection to the repository in a folder.
 
-    `longest`: bytes of one result; a longer one raises `LimitExceeded`.
+    `max_answer_bytes`: a longer result raises `LimitExceeded`.
     """
 
-    def __init__(self, folder: Path, access: DoltAccess, *, longest: int, timeout: float) -> None:
-        self._folder, self._access, self._longest, self._timeout = folder, access, longest, timeout
+    def __init__(self, folder: Path, access: DoltAccess, *, max_answer_bytes: int, timeout: float) -> None:
+        self._folder = folder
+        self._access = access
+        self._max_answer_bytes = max_answer_bytes
+        self._timeout = timeout
+        self._in_use = threading.RLock()
         self._session: ShellSession | None = None
         self._seen_stamp: object = None
+        """The stamp of the repository before the session began."""
         self._seen_revisions: set[str] = set()
-        self._may_write = self._read_remotes = False
-        self._transactions = self._writers = 0
-        self._in_use = threading.RLock()
+        self._may_write = False
+        """True after the session has proved that it may write."""
+        self._read_remotes = False
+        """True if the session has cached data of remotes."""
+        self._transactions = 0
+        """Number of open blocks of `transaction` and `snapshot`."""
+        self._writers = 0
+        """Number of open blocks of `server_lock`."""
 
     @property
     def asleep(self) -> bool:
@@ -161,30 +171,30 @@ class ShellConnection(SqlConnection):
     def end_session(self) -> None:
         with self._in_use:
             if self._session is not None:
-                session, self._session = self._session, None
+                session = self._session
+                self._session = None
                 self._seen_revisions.clear()
                 session.close()
 
     def _current_session(self) -> ShellSession:
         """Return the session, or a new one if it ended or may have missed writes of others."""
         session = self._session
-        if session is not None and (
-            session.ended or not (self._transactions or self._may_write or self._is_fresh(session))
-        ):
-            if self._transactions:
-                raise EngineFailed("Dolt ended during a transaction; nothing was stored.")
+        if session and session.ended and self._transactions:
+            raise EngineFailed("Dolt ended during a transaction; nothing was stored.")
+        if session is None or session.ended or self._may_be_stale(session):
             self.end_session()
-            session = None
-        if session is None:
-            self._seen_stamp, self._may_write, self._read_remotes = self.read_stamp(), False, False
-            session = self._session = ShellSession(self._folder, self._access, longest=self._longest)
+            self._seen_stamp = self.read_stamp()
+            self._may_write = self._read_remotes = False
+            session = self._session = ShellSession(self._folder, self._access, max_answer_bytes=self._max_answer_bytes)
             self._end_when_idle(session)
         session.used = time.monotonic()
         return session
 
-    def _is_fresh(self, session: ShellSession) -> bool:
-        """Return whether the session has seen all writes, and has not blocked a writer for long."""
-        return self._seen_stamp == self.read_stamp() and time.monotonic() - session.begun < READING_SECONDS
+    def _may_be_stale(self, session: ShellSession) -> bool:
+        """Return whether others may have written since the session began, or wait to write."""
+        if self._transactions or self._may_write:
+            return False
+        return self._seen_stamp != self.read_stamp() or time.monotonic() - session.begun >= READING_SECONDS
 
     def _end_when_idle(self, session: ShellSession) -> None:
         def watch_idle() -> None:

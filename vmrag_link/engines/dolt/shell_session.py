@@ -63,10 +63,11 @@ class ShellSession:
     `begun` and `used` are the times when it was started and last used.
     """
 
-    def __init__(self, folder: Path, access: DoltAccess, *, longest: int) -> None:
-        self.used = self.begun = time.monotonic()
+    def __init__(self, folder: Path, access: DoltAccess, *, max_answer_bytes: int) -> None:
+        self.begun = time.monotonic()
+        self.used = self.begun
         self.ended = False
-        self._longest = longest
+        self._max_answer_bytes = max_answer_bytes
         self._buffer = bytearray()
         self._exceeded = False
         self._number = 0
@@ -154,7 +155,9 @@ class ShellSession:
             raise
         if self._exceeded:
             self._exceeded = False
-            raise LimitExceeded(f"an answer of the knowledge base is larger than {self._longest // MEGABYTE:,} MB.")
+            raise LimitExceeded(
+                f"an answer of the knowledge base is larger than {self._max_answer_bytes // MEGABYTE:,} MB."
+            )
         try:
             return [msgspec.json.decode(line, type=_Result).rows for line in lines[len(lines) - len(queries) :]]
         except (UnicodeDecodeError, msgspec.DecodeError) as error:
@@ -177,7 +180,7 @@ class ShellSession:
                 raise StatementGivenUp(f"Dolt took longer than {STATEMENT_SECONDS:.0f} seconds and was stopped.")
             if readable:
                 self._read_output()
-                if len(self._buffer) > 2 * self._longest:
+                if len(self._buffer) > 2 * self._max_answer_bytes:
                     raise LimitExceeded("the knowledge base returned more than requested.")
             if writable:
                 try:
@@ -219,7 +222,7 @@ class ShellSession:
 
     def _drop_excess(self) -> None:
         """Drop the beginning of a line that is too long. Its query fails later."""
-        if len(self._buffer) > self._longest:
+        if len(self._buffer) > self._max_answer_bytes:
             self._buffer.clear()
             self._exceeded = True
 

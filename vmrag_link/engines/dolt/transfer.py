@@ -10,7 +10,7 @@ from vmrag_link import permissions
 from vmrag_link.engines import inspection as engine_inspection
 from vmrag_link.engines.dolt import files, history, inspection, program, remotes, schema
 from vmrag_link.engines.dolt.access import DoltAccess
-from vmrag_link.engines.dolt.remotes import RemoteNote
+from vmrag_link.engines.dolt.remotes import KnownRemote
 from vmrag_link.engines.dolt.session import DoltSession
 from vmrag_link.engines.dolt.shell_session import REMOTE_SECONDS
 from vmrag_link.engines.folder import DOLT_FOLDER
@@ -55,7 +55,7 @@ def clone_repository(folder: Path, remote: str, url: str, limits: Limits, access
 
     schema.install_repository(folder, fill_repository)
     # After a kill before this, the next fetch checks the remote again.
-    remotes.write_note(folder, remote, RemoteNote(url, heads, foreign))
+    remotes.write_known_remote(folder, remote, KnownRemote(url, heads, foreign))
 
 
 def peek_heads(url: str, access: DoltAccess) -> dict[str, str] | None:
@@ -148,13 +148,13 @@ def _require_not_foreign(session: DoltSession, remote: str, url: str, targets: M
 
 
 def _all_foreign(session: DoltSession) -> set[str]:
-    return {head for note in remotes.read_notes(session.folder).values() for head in note.foreign.values()}
+    return {head for known in remotes.read_known_remotes(session.folder).values() for head in known.foreign.values()}
 
 
 def _note_pushed(session: DoltSession, remote: str, url: str, branches: Collection[str]) -> None:
     """Note the heads after a push.
 
-    Dolt tracks the heads that arrived. Other branches keep their noted heads.
+    Dolt tracks the heads that arrived. Other branches keep their known heads.
     """
     tracked = remotes.read_tracked_heads(session.connection, remote)
     pushed, foreign = {name: tracked[name] for name in branches if name in tracked}, _all_foreign(session)
@@ -163,7 +163,7 @@ def _note_pushed(session: DoltSession, remote: str, url: str, branches: Collecti
     ours |= {name: head for name, head in pushed.items() if head not in foreign}
     theirs = remotes.read_foreign_heads(session.folder, remote)
     theirs |= {name: head for name, head in pushed.items() if head in foreign}
-    remotes.write_note(session.folder, remote, RemoteNote(url, ours, theirs))
+    remotes.write_known_remote(session.folder, remote, KnownRemote(url, ours, theirs))
 
 
 def forget_remote(session: DoltSession, remote: str) -> None:
@@ -189,7 +189,7 @@ def _fetch_locked(session: DoltSession, access: DoltAccess, remote: str, url: st
         _discard_fetched(session, remote, known_heads)
         raise
     ours = {name: head for name, head in heads.items() if name not in foreign}
-    remotes.write_note(folder, remote, RemoteNote(url, ours, foreign))
+    remotes.write_known_remote(folder, remote, KnownRemote(url, ours, foreign))
 
 
 def _prepare_session(session: DoltSession, url: str) -> None:

@@ -40,7 +40,7 @@ from vmrag_link.errors import ContentRefused, EngineFailed, RowsInvalid, Stateme
 _SLICE_MS = 100
 """How long C waits for a lock at a time. Between two waits, Python handles Ctrl-C."""
 
-LONGEST_STEP = 300.0
+MAX_STEP_SECONDS = 300.0
 """Time limit of a step in seconds.
 
 The longest measured step took a second: a count over a million documents.
@@ -58,8 +58,8 @@ class Connection:
     """A connection at the default branch, a branch with its working set, or a revision (read-only).
 
     `access`: `read` changes nothing; `write` creates no file, but turns an empty or zeroed one into
-    a database. `timeout`: seconds to wait for another writer. `longest`: bytes of a text; a longer
-    one raises `LimitExceeded` before it is read. `longest_step`: seconds that a statement may take
+    a database. `timeout`: seconds to wait for another writer. `max_text_bytes`: a longer text
+    raises `LimitExceeded` before it is read. `max_step_seconds`: seconds that a statement may take
     until its next row; then `StatementGivenUp` ends it.
 
     The file may be untrusted, so nothing in its schema is executed. Triggers and views are switched
@@ -76,12 +76,12 @@ class Connection:
         at: str | None = None,
         access: Literal["read", "write", "create"] = "write",
         timeout: float = 30.0,
-        longest: int | None = None,
-        longest_step: float = LONGEST_STEP,
+        max_text_bytes: int | None = None,
+        max_step_seconds: float = MAX_STEP_SECONDS,
     ) -> None:
         self.path = path
-        self._longest_step = longest_step
-        self._due = due = [time.monotonic() + longest_step]
+        self._max_step_seconds = max_step_seconds
+        self._due = due = [time.monotonic() + max_step_seconds]
         # The callback must live as long as the handle. A bound method would create a reference
         # cycle.
         self._watch = Watch(lambda _: int(time.monotonic() > due[0]))
@@ -101,8 +101,8 @@ class Connection:
             ):
                 self._lib.set_option(self._handle, option, on=on)
             self._lib.watch(self._handle, _INSTRUCTIONS_PER_CHECK, self._watch, None)
-            if longest is not None:
-                self._lib.limit(self._handle, LIMIT_LENGTH, longest)
+            if max_text_bytes is not None:
+                self._lib.limit(self._handle, LIMIT_LENGTH, max_text_bytes)
             if not self._lib.version_checked:
                 self._lib.require_version(str(self.execute("SELECT dolt_version()")[0][0]))
         except BaseException:
@@ -224,7 +224,7 @@ class Connection:
         """
         deadline = time.monotonic() + self._timeout
         while True:
-            self._due[0] = time.monotonic() + self._longest_step
+            self._due[0] = time.monotonic() + self._max_step_seconds
             code = self._lib.step(statement)
             if code & 0xFF != BUSY or time.monotonic() >= deadline:
                 return self._has_row(code)
@@ -233,7 +233,7 @@ class Connection:
     def _next_step(self, statement: ctypes.c_void_p) -> bool:
         if not self._handle:
             raise EngineFailed(f"the knowledge base {self.path} was closed while it was read.")
-        self._due[0] = time.monotonic() + self._longest_step
+        self._due[0] = time.monotonic() + self._max_step_seconds
         return self._has_row(self._lib.step(statement))
 
     def _has_row(self, code: int) -> bool:
@@ -273,7 +273,7 @@ class Connection:
         code = self._lib.extended_errcode(self._handle)
         if code & 0xFF == INTERRUPTED:
             return StatementGivenUp(
-                f"a statement on the knowledge base {self.path} was aborted after {self._longest_step:g} s; nothing changed.",
+                f"a statement on the knowledge base {self.path} was aborted after {self._max_step_seconds:g} s; nothing changed.",
                 hint="check whether the machine is overloaded, or run 'vmrag doctor' to check the knowledge base",
                 sqlite_code=code,
                 sqlite_message=message,

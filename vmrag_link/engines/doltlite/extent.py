@@ -1,10 +1,10 @@
 """The expected length of a knowledge base's file.
 
 If the end of a file was cut off, the engine silently opens it at the last complete state. So each
-writer notes the length next to the file, and each opening compares it. The file only grows. A
+writer records the length next to the file, and each opening compares it. The file only grows. A
 garbage collection creates a new file with different first bytes. Appending never changes the first
-bytes. A program that writes no note does no harm, and neither does a kill between the two writes:
-then the file is longer than noted.
+bytes. A program that writes no record does no harm, and neither does a kill between the two writes:
+then the file is longer than recorded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LIMIT = 1000
 
 
 class Extent(Record, frozen=True):
-    """The noted inode, size and first bytes of a file."""
+    """The recorded inode, size and first bytes of a file."""
 
     inode: int
     """The inode of the file. If it is unchanged, the header need not be read again."""
@@ -37,35 +37,35 @@ class Extent(Record, frozen=True):
     header: bytes
 
 
-def note_length(file: Path) -> None:
-    """Note the length of a file that ends with a complete write. Hold the write lock.
+def record_length(file: Path) -> None:
+    """Record the length of a file that ends with a complete write. Hold the write lock.
 
-    A failure to write the note is ignored, because the data itself is stored.
+    A failure to write the record is ignored, because the data itself is stored.
     """
     path = file.with_name(EXTENT_NAME)
     with contextlib.suppress(OSError):
-        state, noted = file.stat(), _read_note(path)
-        is_same_file = noted is not None and noted.inode == state.st_ino and noted.size <= state.st_size
-        header = noted.header if noted and is_same_file else _read_header(file)
-        _write_note(path, Extent(state.st_ino, state.st_size, header))
+        state, recorded = file.stat(), _read_record(path)
+        is_same_file = recorded is not None and recorded.inode == state.st_ino and recorded.size <= state.st_size
+        header = recorded.header if recorded and is_same_file else _read_header(file)
+        _write_record(path, Extent(state.st_ino, state.st_size, header))
 
 
 def forget_length(file: Path) -> None:
-    """Remove the note. Call this before the file is replaced by a shorter one."""
+    """Remove the record. Call this before the file is replaced by a shorter one."""
     file.with_name(EXTENT_NAME).unlink(missing_ok=True)
 
 
 def require_whole(file: Path) -> None:
     """Raise `EngineFailed` for a file whose end is missing. This reads the state of two files."""
     path = file.with_name(EXTENT_NAME)
-    noted = _read_note(path)
-    if noted is None:
+    recorded = _read_record(path)
+    if recorded is None:
         return
     try:
         size = file.stat().st_size
     except FileNotFoundError:
         return  # opening the file raises the error
-    if size >= noted.size or not noted.header.startswith(_read_header(file)):
+    if size >= recorded.size or not recorded.header.startswith(_read_header(file)):
         return
 
     def quote_cut_name(path: Path) -> str:
@@ -76,12 +76,12 @@ def require_whole(file: Path) -> None:
         f"mv {quoted(path)} {quote_cut_name(path)}' to continue with the rest"
     )
     raise EngineFailed(
-        f"the end of {file} is missing: it has {size:,} of {noted.size:,} bytes. The data stored last is lost, "
+        f"the end of {file} is missing: it has {size:,} of {recorded.size:,} bytes. The data stored last is lost, "
         "unless it was committed and pushed.",
         hint=FETCH_AGAIN if size < _HEADER else recovery,
         path=str(file),
         size=size,
-        expected=noted.size,
+        expected=recorded.size,
     )
 
 
@@ -94,24 +94,24 @@ def _read_header(file: Path) -> bytes:
     return read_regular(file, _HEADER)
 
 
-def _read_note(path: Path) -> Extent | None:
-    """Return the note, or None if there is none or it was not written completely."""
+def _read_record(path: Path) -> Extent | None:
+    """Return the record, or None if there is none or it was not written completely."""
     try:
         inode, size, header, checksum = read_regular(path, _LIMIT).decode("ascii").split()
         fields = f"{inode} {size} {header}"
         extent = Extent(int(inode), int(size), bytes.fromhex(header))
     except (OSError, ValueError):
         return None
-    return extent if checksum == _note_checksum(fields) else None
+    return extent if checksum == _compute_checksum(fields) else None
 
 
-def _write_note(path: Path, extent: Extent) -> None:
-    """Write the note in place.
+def _write_record(path: Path, extent: Extent) -> None:
+    """Write the record in place.
 
     It is written after every change and always has the same length.
     """
     fields = f"{extent.inode:020} {extent.size:020} {extent.header.hex()}"
-    content = f"{fields} {_note_checksum(fields)}\n".encode("ascii")
+    content = f"{fields} {_compute_checksum(fields)}\n".encode("ascii")
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, permissions.choose_file_mode(path))
     try:
@@ -123,5 +123,5 @@ def _write_note(path: Path, extent: Extent) -> None:
         os.close(descriptor)
 
 
-def _note_checksum(fields: str) -> str:
+def _compute_checksum(fields: str) -> str:
     return f"{zlib.crc32(fields.encode()):08x}"

@@ -15,7 +15,7 @@ from typing import Any
 
 from vmrag_link.engines import inspection, records
 from vmrag_link.engines.doltlite import history, remotes, schema
-from vmrag_link.engines.doltlite.connection import LONGEST_STEP, Connection
+from vmrag_link.engines.doltlite.connection import MAX_STEP_SECONDS, Connection
 from vmrag_link.engines.doltlite.history import WORKING
 from vmrag_link.engines.inspector import InspectedPlace, Inspector
 from vmrag_link.engines.limits import Limits, too_large_error
@@ -24,7 +24,7 @@ from vmrag_link.errors import EngineError, EngineFailed
 from vmrag_link.file_access import require_space
 from vmrag_link.models import Link, Row
 
-PATIENCE = 60.0
+HEAD_STEP_SECONDS = 60.0
 """Time limit in seconds for one statement. It only reads the difference from the last check."""
 
 
@@ -101,14 +101,17 @@ class DoltliteInspectedPlace(InspectedPlace):
 
 
 class DoltliteInspector(Inspector):
-    def __init__(self, file: Path, limits: Limits, *, patience: float = LONGEST_STEP) -> None:
-        self._file, self.limits, self._patience = file, limits, patience
+    def __init__(self, file: Path, limits: Limits, *, max_step_seconds: float = MAX_STEP_SECONDS) -> None:
+        self._file, self.limits, self._max_step_seconds = file, limits, max_step_seconds
 
     @contextlib.contextmanager
     def open_place(self, revision: str) -> Iterator[InspectedPlace]:
-        longest = self.limits.text_bytes
         with Connection(
-            self._file, at=revision, access="read", longest=longest, longest_step=self._patience
+            self._file,
+            at=revision,
+            access="read",
+            max_text_bytes=self.limits.text_bytes,
+            max_step_seconds=self._max_step_seconds,
         ) as connection:
             yield DoltliteInspectedPlace(connection, revision)
 
@@ -117,7 +120,7 @@ class DoltliteInspector(Inspector):
             return history.revision_exists(connection, revision)
 
     def require_readable_info(self, revision: str) -> None:
-        with Connection(self._file, access="read", longest=self.limits.text_bytes) as connection:
+        with Connection(self._file, access="read", max_text_bytes=self.limits.text_bytes) as connection:
             next(history.log(connection, revision, 1))
 
     def describe_error(self, error: Exception) -> str:
@@ -131,7 +134,9 @@ def require_sound_heads(
     file: Path, heads: Mapping[str, str], *, checked_heads: Mapping[str, str], limits: Limits
 ) -> None:
     """Check the heads of a remote's file. See `Inspector.require_sound_heads`."""
-    DoltliteInspector(file, limits, patience=PATIENCE).require_sound_heads(heads, checked_heads=checked_heads)
+    DoltliteInspector(file, limits, max_step_seconds=HEAD_STEP_SECONDS).require_sound_heads(
+        heads, checked_heads=checked_heads
+    )
 
 
 def require_valid_rows(connection: Connection, at: str, since: str) -> None:

@@ -36,7 +36,7 @@ _FILE = "file://"
 _DEFAULT = "main"
 """The default branch of every remote to doltlite, regardless of the first pushed branch."""
 
-_MOST_SHOWN = 200
+_MAX_SHOWN_CHARACTERS = 200
 _ERROR, _CANTOPEN, _CONSTRAINT, _UNAUTHORIZED = 1, 14, 19, 23
 _DAMAGED = (11, 26)
 
@@ -218,7 +218,7 @@ def _translate_error(error: EngineFailed, url: str) -> VmragError:
     Doltlite reports errors of the remote as errors of our own file.
     """
     code = error.result_code & 0xFF
-    message = re.sub(r"[^ -~]+", " ", error.result_message)[:_MOST_SHOWN]
+    message = re.sub(r"[^ -~]+", " ", error.result_message)[:_MAX_SHOWN_CHARACTERS]
     details = {"remote": url, "said": message}
     if code == _UNAUTHORIZED:
         hint = "run 'ls ~/.doltlite/creds' to find your key, and give its public half to the server's administrator"

@@ -16,7 +16,7 @@ from vmrag_link.engines.records import require_storable
 from vmrag_link.engines.tables import ROWS_HINT
 from vmrag_link.errors import RowsInvalid, SchemaTooNew
 
-_MOST_SHOWN = 100
+_MAX_SHOWN_CHARACTERS = 100
 _VERSION = "[1-9][0-9]{0,8}"
 
 
@@ -61,7 +61,7 @@ def describe_foreign_objects(connection: Connection, *, also: frozenset[SchemaOb
     if ours <= objects <= ours | also:
         return ""
     kind, name = min(objects.symmetric_difference(ours) - also)[:2]
-    what = terminal_text.escape_line(f"{kind} {name[:_MOST_SHOWN]!r}")  # both may be untrusted text
+    what = terminal_text.escape_line(f"{kind} {name[:_MAX_SHOWN_CHARACTERS]!r}")  # both may be untrusted text
     return f"the {what} differs from version {version} of the schema"
 
 

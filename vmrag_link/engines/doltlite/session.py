@@ -69,7 +69,7 @@ class DoltliteSession(BaseSession[Connection]):
         yield
         # An unchanged file may end with data of a killed writer, which the next one cuts off.
         if read_file_stamp(self.file) != before:
-            extent.note_length(self.file)
+            extent.record_length(self.file)
 
     # -- connections
 
@@ -80,7 +80,7 @@ class DoltliteSession(BaseSession[Connection]):
         It is opened on first use.
         """
         if self._writer is None:
-            self._writer = Connection(self.file, timeout=self._lock_timeout, longest=self.limits.text_bytes)
+            self._writer = Connection(self.file, timeout=self._lock_timeout, max_text_bytes=self.limits.text_bytes)
         return self._writer
 
     def _open_main(self) -> Connection:
@@ -90,7 +90,9 @@ class DoltliteSession(BaseSession[Connection]):
         `EngineFailed` for a file that this program did not write, `KnowledgeRefused` and
         `SchemaTooNew`.
         """
-        connection = Connection(self.file, access="read", timeout=self._lock_timeout, longest=self.limits.text_bytes)
+        connection = Connection(
+            self.file, access="read", timeout=self._lock_timeout, max_text_bytes=self.limits.text_bytes
+        )
         try:
             self._require_knowledge_base(connection)
         except BaseException:
@@ -109,7 +111,7 @@ class DoltliteSession(BaseSession[Connection]):
         All reading and writing uses it. Raises `KnowledgeRefused` for a place with anything except
         our tables (`with_links`: and that of links). A revision is checked once.
         """
-        connection = Connection(self.file, at=at, timeout=self._lock_timeout, longest=self.limits.text_bytes)
+        connection = Connection(self.file, at=at, timeout=self._lock_timeout, max_text_bytes=self.limits.text_bytes)
         with_links = with_links or at == LINKS_BRANCH
         if at is not None and (at, with_links) not in self._checked:
             is_revision = history.is_hash(at)
@@ -195,7 +197,7 @@ class DoltliteSession(BaseSession[Connection]):
     def branch_transaction(self, branch: str, purpose: str, expected: str) -> Iterator[Connection]:
         with self.write_lock(purpose):
             self.require_head(branch, expected)
-            # Close it under the lock: closing writes, and `watch_writes` notes the length.
+            # Close it under the lock: closing writes, and `watch_writes` records the length.
             with self._take_connection(WorkingSet(branch)).connection as connection, connection.transaction():
                 schema.read_version(connection)
                 yield connection
@@ -226,19 +228,19 @@ class DoltliteSession(BaseSession[Connection]):
         """Compact the file if it has grown much.
 
         Opening it reads the appended data, 1 ms per megabyte. Everything that our own branches ever
-        pointed to is anchored, so it stays. A failure to note the size is ignored, because the
+        pointed to is anchored, so it stays. A failure to record the size is ignored, because the
         revision is committed.
         """
-        note = self.folder / COMPACTED_NAME
+        size_file = self.folder / COMPACTED_NAME
         with (
             contextlib.suppress(OSError, ValueError, EngineFailed, Busy),
             self.write_lock("compact the knowledge base"),
         ):
-            before = int(note.read_text()) if note.exists() else 0
+            before = int(size_file.read_text()) if size_file.exists() else 0
             if self.file.stat().st_size - before > max(COMPACT_BYTES, before // 2):
                 self.collect_garbage()
-                permissions.make_file(note)
-                note.write_text(str(self.file.stat().st_size))
+                permissions.make_file(size_file)
+                size_file.write_text(str(self.file.stat().st_size))
 
     # -- branches
 
@@ -292,7 +294,7 @@ class DoltliteSession(BaseSession[Connection]):
             drop_unfinished(self.writer)
             extent.forget_length(self.file)
             self.writer.execute_long("SELECT dolt_gc()")
-            extent.note_length(self.file)
+            extent.record_length(self.file)
             self.main.close()  # it is open at the replaced file
             self.main = self._open_main()
         permissions.apply_folder_mode(self.folder)  # the file is new

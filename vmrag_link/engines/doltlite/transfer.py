@@ -147,7 +147,7 @@ def vet_revisions(
     file = remotes.parse_file(url)
     assert file is not None  # noqa: S101  `transport.quarantine` creates a file
     try:
-        with Connection(file, access="read", longest=limits.text_bytes) as connection:
+        with Connection(file, access="read", max_text_bytes=limits.text_bytes) as connection:
             _require_whole(connection)
             if not history.revision_exists(connection, root):
                 raise engine_inspection.vetting_error(engine_inspection.UNRELATED)
