@@ -1,6 +1,7 @@
-"""Differences between two states, built from the rows before and after.
+"""Differences between two places, built from the rows before and after.
 
-The latest one is cached.
+`RowComparison` is what an engine offers, and caches the latest difference. `ComparedStates` are two
+opened places. The *sides* of a row are the row before and the row after, or None.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from vmrag_link.engines import records
 from vmrag_link.engines.base_session import BaseSession
@@ -52,12 +53,18 @@ _After = TypeVar("_After")
 S = TypeVar("S", bound=BaseSession[Any])
 
 
+class _Cached(NamedTuple):
+    old: str
+    new: str
+    difference: Difference
+
+
 class RowComparison(ABC, Generic[S]):
     """Computes differences, and keeps the latest one: a sync uses it several times."""
 
     def __init__(self, session: S) -> None:
         self._session = session
-        self._latest: tuple[tuple[str, str], Difference] | None = None
+        self._latest: _Cached | None = None
 
     @abstractmethod
     def open_states(self, old: At, new: At) -> AbstractContextManager[ComparedStates]:
@@ -81,9 +88,9 @@ class RowComparison(ABC, Generic[S]):
         old, new = self._resolve_clean_branch(old), self._resolve_clean_branch(new)
         if isinstance(old, WorkingSet) or isinstance(new, WorkingSet):
             return self.compute_diff(old, new)
-        if self._latest is None or self._latest[0] != (old, new):
-            self._latest = (old, new), self.compute_diff(old, new)
-        return self._latest[1]
+        if self._latest is None or self._latest[:2] != (old, new):
+            self._latest = _Cached(old, new, self.compute_diff(old, new))
+        return self._latest.difference
 
     def diff_headers(self, old: At, new: At, *, times: bool = False) -> HeaderDifference:
         old, new = self._resolve_clean_branch(old), self._resolve_clean_branch(new)
@@ -104,8 +111,8 @@ class RowComparison(ABC, Generic[S]):
         old, new = self._resolve_clean_branch(old), self._resolve_clean_branch(new)
         if isinstance(old, WorkingSet) or isinstance(new, WorkingSet):
             return self.compute_diff(old, new).count_changes()
-        if self._latest is not None and self._latest[0] == (old, new):
-            return self._latest[1].count_changes()
+        if self._latest is not None and self._latest[:2] == (old, new):
+            return self._latest.difference.count_changes()
         with self.open_states(old, new) as states:
             if states.can_compare(DOCUMENTS):
                 return states.count_changes() + ChangeCounts.from_changes(

@@ -15,7 +15,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -176,17 +176,24 @@ def group_by_table(documents: Iterable[Document]) -> Iterator[tuple[Table, Itera
             yield table, sorted(rows, key=lambda row: row.key if table is DOCUMENTS else row.doc_id)
 
 
-def find_twins(documents: Iterable[Document]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+class Twins(NamedTuple):
+    """Rows with the key of a document that is about to be stored in another table."""
+
+    in_documents: list[tuple[str, str]]
+    in_logical_tables: list[tuple[str, str]]
+
+
+def find_twins(documents: Iterable[Document]) -> Twins:
     """Return the keys of rows that these documents replace in the other table.
 
-    The first list has keys of `documents`, the second of logical tables. No two rows may have the
-    same document name. A stream holds no documents of logical tables (see `group_by_table`).
+    No two rows may have the same document name. A stream holds no documents of logical tables (see
+    `group_by_table`).
     """
     listed = documents if isinstance(documents, list | tuple) else ()
     in_logical_collections = [document for document in listed if implied_table(document.collection)]
-    return (
-        [document.key for document in in_logical_collections if document.table != DOCUMENTS.name],
-        [document.key for document in in_logical_collections if document.table == DOCUMENTS.name],
+    return Twins(
+        in_documents=[document.key for document in in_logical_collections if document.table != DOCUMENTS.name],
+        in_logical_tables=[document.key for document in in_logical_collections if document.table == DOCUMENTS.name],
     )
 
 
@@ -225,7 +232,7 @@ class LogicalRows(ABC):
     def count_logical_documents(self, collection: str | None) -> int:
         if collection is None:
             return sum(map(self.count_rows, LOGICAL_TABLES))
-        return sum(1 for _ in self._list_places(collection, None))
+        return sum(1 for _ in self._list_keys(collection, None))
 
     def find_logical_document(self, collection: str, doc_id: str) -> Document | None:
         return next(self.read_logical_documents(collection, [doc_id]), None)
@@ -242,11 +249,11 @@ class LogicalRows(ABC):
 
         Memory grows with the number of ids, not of texts.
         """
-        places = self._list_places(collection, ids, tables)
+        keys = self._list_keys(collection, ids, tables)
         # The tables' collections never mix, because a name begins with its kind.
-        for table, table_places in itertools.groupby(places, key=lambda place: implied_table(place[0])):
+        for table, table_keys in itertools.groupby(keys, key=lambda key: implied_table(key[0])):
             assert table is not None  # noqa: S101  a row implies a collection of its table
-            while batch := [doc_id for _, doc_id in itertools.islice(table_places, BATCH)]:
+            while batch := [doc_id for _, doc_id in itertools.islice(table_keys, BATCH)]:
                 by_id = {document.doc_id: document for document in self.read_rows(table, batch, texts=texts)}
                 yield from (by_id[doc_id] for doc_id in batch if doc_id in by_id)
 
@@ -259,31 +266,32 @@ class LogicalRows(ABC):
         self, documents: Iterable[tuple[str, str]], collections: Iterable[str]
     ) -> dict[Table, list[str]]:
         """Return the ids of the rows of these documents and collections, by table."""
-        removed: dict[Table, list[str]] = {}
-        places = {place for name in collections for place in self._list_places(name, None)}
+        keys = {key for name in collections for key in self._list_keys(name, None)}
         by_collection: dict[str, list[str]] = {}
         for name, doc_id in documents:
             by_collection.setdefault(name, []).append(doc_id)
         for name, ids in by_collection.items():
-            places.update(self._list_places(name, ids))
-        for name, doc_id in places:
+            keys.update(self._list_keys(name, ids))
+        removed: dict[Table, list[str]] = {}
+        for name, doc_id in keys:
             table = implied_table(name)
             assert table is not None  # noqa: S101  a row implies a collection of its table
             removed.setdefault(table, []).append(doc_id)
         return removed
 
-    def _list_places(
+    def _list_keys(
         self, collection: str | None, ids: Iterable[str] | None, tables: Iterable[Table] = LOGICAL_TABLES
     ) -> list[tuple[str, str]]:
+        """Return the keys (collection and id) of the documents, sorted."""
         if collection is not None:
             tables = [table for table in tables if table is implied_table(collection)]
         row_ids = None if ids is None else list(ids)
-        places = (
+        keys = (
             (implied_collection(table, name), doc_id)
             for table in tables
             for doc_id, name in self.read_keys(table, row_ids)
         )
-        return sorted(place for place in places if collection in (None, place[0]))
+        return sorted(key for key in keys if collection in (None, key[0]))
 
 
 def merge_sorted(stored: Iterator[D], others: Iterator[D]) -> Iterator[D]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,6 +23,9 @@ from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin import Pin
 
 _HEADER = "vmrag-migrated 1"
+
+MAP_NAMES: Mapping[EngineName, str] = {"doltlite": "migrated.doltlite", "dolt": "migrated.dolt"}
+"""The files with the names, by engine of the knowledge base."""
 
 
 def read_pin(kb: Path, data: bytes, *, source: str = PIN_NAME) -> Pin:
@@ -50,7 +54,7 @@ def translate_revision(kb: Path, revision: str) -> str:
     for engine in MAP_NAMES:
         stamp = read_file_stamp(map_path(kb, engine))
         if stamp is not None and engine == detect_engine(kb):
-            return _read_map(str(map_path(kb, engine)), stamp)[1].get(revision, revision)
+            return _read_map(map_path(kb, engine), stamp).names.get(revision, revision)
     return revision
 
 
@@ -66,7 +70,7 @@ def map_path(kb: Path, engine: EngineName) -> Path:
 def read_map_head(kb: Path, engine: EngineName) -> str:
     """Return the head of `vmrag_migrated` from which the file was built, or an empty text."""
     stamp = read_file_stamp(map_path(kb, engine))
-    return "" if stamp is None else _read_map(str(map_path(kb, engine)), stamp)[0]
+    return "" if stamp is None else _read_map(map_path(kb, engine), stamp).head
 
 
 def write_map(kb: Path, engine: EngineName, head: str, names: Mapping[str, str]) -> None:
@@ -74,19 +78,21 @@ def write_map(kb: Path, engine: EngineName, head: str, names: Mapping[str, str])
     write_atomically(map_path(kb, engine), "".join(f"{line}\n" for line in lines).encode())
 
 
-MAP_NAMES: Mapping[EngineName, str] = {"doltlite": "migrated.doltlite", "dolt": "migrated.dolt"}
+class _Map(NamedTuple):
+    head: str = ""
+    """The head of `vmrag_migrated` from which the file was built."""
+    names: Mapping[str, str] = {}
+    """The new name of each revision."""
 
 
 @functools.lru_cache(4)
-def _read_map(file: str, _: FileStamp) -> tuple[str, Mapping[str, str]]:
-    """Return the head of a file and its names.
-
-    A file of another format is empty: it will be rebuilt.
-    """
+def _read_map(path: Path, _: FileStamp) -> _Map:
+    """Return the content of a file, empty for a file of another format, which will be rebuilt."""
     try:
-        first, *lines = Path(file).read_text("ascii").splitlines()
+        first, *lines = path.read_text("ascii").splitlines()
     except (OSError, UnicodeDecodeError, ValueError):
-        return "", {}
-    if first.rpartition(" ")[0] != _HEADER:
-        return "", {}
-    return first.rpartition(" ")[2], dict(line.split(" ", 1) for line in lines if " " in line)
+        return _Map()
+    format_name, head = first.rpartition(" ")[::2]
+    if format_name != _HEADER:
+        return _Map()
+    return _Map(head, dict(line.split(" ", 1) for line in lines if " " in line))

@@ -35,6 +35,9 @@ from vmrag_link.models import (
 Value = str | int | None
 """The value of a column or of a statement's argument."""
 
+Key = tuple[str, str]
+"""The collection and the id of a document."""
+
 _DISTANCES = get_args(Distance)
 _NAME_LENGTH = 255
 _MAX_SHOWN_CHARACTERS = 300
@@ -258,14 +261,11 @@ def _require_name_length(name: str, what: str) -> None:
 
 
 def _require_storable_fields(what: str, columns: Sequence[str], fields: Sequence[Any]) -> tuple[Value, ...]:
-    named = dict(zip(columns, fields, strict=True))
-    for column in sorted(named, key=lambda column: column != "content"):  # a title may be derived from the content
-        if isinstance(field := named[column], str):
-            require_storable(field, f"{what}: {column}")
+    values = dict(zip(columns, fields, strict=True))
+    for column in sorted(values, key=lambda column: column != "content"):  # a title may be derived from the content
+        if isinstance(value := values[column], str):
+            require_storable(value, f"{what}: {column}")
     return tuple(fields)
-
-
-Key = tuple[str, str]
 
 
 def read_documents_by_key(rows: RowSource, at: At, keys: Iterable[Key]) -> dict[Key, Document]:

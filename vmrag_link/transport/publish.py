@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from vmrag_link import clock
 from vmrag_link.engines.base import Engine
-from vmrag_link.engines.inspection import MOST_LINKS, require_valid_link
+from vmrag_link.engines.inspection import MAX_LINKS, require_valid_link
 from vmrag_link.engines.own_branches import KEEP_BRANCH, LINKS_BRANCH, MIGRATED_BRANCH, ROOT_BRANCH, read_root
 from vmrag_link.errors import ContentRefused, RemoteDiverged, RemoteMoved, quoted
 from vmrag_link.merging.rows import LINK_AUTHOR, list_link_additions
@@ -161,9 +161,9 @@ def _new_links(engine: Engine, head: str | None, rows: Sequence[Link]) -> list[L
             require_valid_link(link)
         except ValueError as error:
             raise ContentRefused(f"invalid link: {error}.", hint="run 'vmrag links list' to list them") from error
-    if len({link.git_commit for link in (*remote_links, *new)}) > MOST_LINKS:
+    if len({link.git_commit for link in (*remote_links, *new)}) > MAX_LINKS:
         raise ContentRefused(
-            f"too many links: a remote holds at most {MOST_LINKS:,}.",
+            f"too many links: a remote holds at most {MAX_LINKS:,}.",
             hint="run 'git config vmrag.link.share false && vmrag push' to push without links",
         )
     return new

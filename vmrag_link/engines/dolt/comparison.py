@@ -57,7 +57,8 @@ class DoltCompared(ComparedStates):
     def __init__(self, session: DoltSession, old: At, new: At, steps: Sequence[DiffStep] | None) -> None:
         super().__init__(steps or ())
         self._session = session
-        self._before, self._after = reading.DoltRows(session, old), reading.DoltRows(session, new)
+        self._before = reading.DoltRows(session, old)
+        self._after = reading.DoltRows(session, new)
         self._comparable = steps is not None
 
     def can_compare(self, table: Table) -> bool:  # noqa: ARG002  all tables, or none

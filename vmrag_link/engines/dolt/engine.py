@@ -171,7 +171,7 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         return remotes.read_foreign_heads(self.folder, remote)
 
     def all_remote_heads(self, branch: str | None = None) -> set[str]:
-        all_heads = (known.heads for known in remotes.read_known_remotes(self.folder).values())
+        all_heads = (entry.heads for entry in remotes.read_known_remotes(self.folder).values())
         return {head for heads in all_heads for name, head in heads.items() if branch in (None, name)}
 
     def peek_heads(self, url: str) -> dict[str, str] | None:

@@ -53,7 +53,8 @@ def find_existing(connection: SqlConnection, revisions: Iterable[str]) -> set[st
         f"SELECT DISTINCT commit_hash AS v FROM dolt_commit_ancestors WHERE commit_hash IN ({quote_literals(part)})"
         for part in split_batches([revision for revision in hashes if revision not in seen])
     ]
-    existing = {str(row["v"]) for rows in (connection.run_queries(queries) if queries else []) for row in rows}
+    results = connection.run_queries(queries) if queries else []
+    existing = {str(row["v"]) for rows in results for row in rows}
     connection.seen_revisions.update(existing)
     return existing | seen
 
@@ -171,15 +172,15 @@ def commit_links(
 
     Return the revision, or an empty text if nothing changed.
     """
-    replaced = [link_row(link) for link in put]
-    gone = [*remove, *(row[0] for row in replaced)]
-    made = schema.LINKS[_TABLE].replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
+    new_rows = [link_row(link) for link in put]
+    old_keys = [*remove, *(row[0] for row in new_rows)]
+    create_table = schema.LINKS[_TABLE].replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1)
     with connection.transaction(at):
-        connection.execute([made], at=at)
-        for keys in split_batches(gone):
+        connection.execute([create_table], at=at)
+        for keys in split_batches(old_keys):
             connection.execute([f"DELETE FROM {_TABLE} WHERE git_commit IN ({quote_literals(keys)})"], at=at)
-        for rows_of_one in split_batches(replaced):
-            values = ", ".join(f"({quote_literals(row)})" for row in rows_of_one)
+        for batch in split_batches(new_rows):
+            values = ", ".join(f"({quote_literals(row)})" for row in batch)
             connection.execute([f"INSERT INTO {_TABLE} ({_COLUMNS}) VALUES {values}"], at=at)
         return schema.commit(connection, at, message, author, date) if schema.is_dirty(connection, at) else ""
 

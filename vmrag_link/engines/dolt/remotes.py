@@ -86,21 +86,21 @@ def read_known_remotes(folder: Path) -> dict[str, KnownRemote]:
 
 
 def read_heads(folder: Path, remote: str) -> dict[str, str]:
-    known = read_known_remotes(folder).get(remote)
-    return dict(known.heads) if known else {}
+    entry = read_known_remotes(folder).get(remote)
+    return dict(entry.heads) if entry else {}
 
 
 def read_foreign_heads(folder: Path, remote: str) -> dict[str, str]:
-    known = read_known_remotes(folder).get(remote)
-    return dict(known.foreign) if known else {}
+    entry = read_known_remotes(folder).get(remote)
+    return dict(entry.foreign) if entry else {}
 
 
-def write_known_remote(folder: Path, remote: str, known: KnownRemote | None) -> None:
+def write_known_remote(folder: Path, remote: str, entry: KnownRemote | None) -> None:
     """Write what is known of a remote, or remove it. Hold the write lock."""
     known_remotes = read_known_remotes(folder)
     known_remotes.pop(remote, None)
-    if known:
-        known_remotes[remote] = known
+    if entry:
+        known_remotes[remote] = entry
     write_atomically(folder / _KNOWN_NAME, msgspec.json.encode(known_remotes), durable=False)
 
 
@@ -112,13 +112,13 @@ def register_remote(folder: Path, connection: SqlConnection, remote: str, url: s
 
     Another URL under the same short name is the same place: its copy here was moved.
     """
-    known = read_known_remotes(folder).get(remote)
+    entry = read_known_remotes(folder).get(remote)
     address = _dolt_url(folder, url)
-    if address == url and known and known.url == url and _is_registered(connection, remote):
+    if address == url and entry and entry.url == url and _is_registered(connection, remote):
         return
     unregister_remote(folder, connection, remote)
     connection.call("dolt_remote", "add", _dolt_name(remote), address)
-    write_known_remote(folder, remote, msgspec.structs.replace(known, url=url) if known else KnownRemote(url, {}))
+    write_known_remote(folder, remote, msgspec.structs.replace(entry, url=url) if entry else KnownRemote(url, {}))
 
 
 def forget_remote(folder: Path, connection: SqlConnection, remote: str) -> None:

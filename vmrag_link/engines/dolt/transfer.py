@@ -28,8 +28,10 @@ from vmrag_link.errors import (
 from vmrag_link.file_access import require_space
 from vmrag_link.models import Row
 
-_REMOTE = "theirs"
+_UNTRUSTED = "theirs"
+"""Dolt's name of the remote from which revisions to be vetted are fetched."""
 _VETTED = "vetted"
+"""Dolt's name of the remote that receives vetted revisions."""
 
 
 def clone_repository(folder: Path, remote: str, url: str, limits: Limits, access: DoltAccess) -> None:
@@ -118,7 +120,7 @@ def push(
             check = remotes.make_growth_check(session.folder, session.limits.file_bytes)
             remotes.push(session.connection, remote, url, targets, force=force, user=user, check=check)
         finally:
-            _note_pushed(session, remote, url, targets)
+            _record_pushed(session, remote, url, targets)
 
 
 def _require_unmoved(
@@ -148,22 +150,24 @@ def _require_not_foreign(session: DoltSession, remote: str, url: str, targets: M
 
 
 def _all_foreign(session: DoltSession) -> set[str]:
-    return {head for known in remotes.read_known_remotes(session.folder).values() for head in known.foreign.values()}
+    return {head for entry in remotes.read_known_remotes(session.folder).values() for head in entry.foreign.values()}
 
 
-def _note_pushed(session: DoltSession, remote: str, url: str, branches: Collection[str]) -> None:
-    """Note the heads after a push.
+def _record_pushed(session: DoltSession, remote: str, url: str, branches: Collection[str]) -> None:
+    """Record the heads after a push.
 
     Dolt tracks the heads that arrived. Other branches keep their known heads.
     """
+    known_heads = remotes.read_heads(session.folder, remote)
+    foreign_heads = remotes.read_foreign_heads(session.folder, remote)
     tracked = remotes.read_tracked_heads(session.connection, remote)
-    pushed, foreign = {name: tracked[name] for name in branches if name in tracked}, _all_foreign(session)
-    ours = remotes.read_heads(session.folder, remote)
-    ours = {name: head for name, head in ours.items() if name not in branches}
-    ours |= {name: head for name, head in pushed.items() if head not in foreign}
-    theirs = remotes.read_foreign_heads(session.folder, remote)
-    theirs |= {name: head for name, head in pushed.items() if head in foreign}
-    remotes.write_known_remote(session.folder, remote, KnownRemote(url, ours, theirs))
+    foreign = _all_foreign(session)
+    for name in branches:
+        known_heads.pop(name, None)
+        if name in tracked:
+            heads = foreign_heads if tracked[name] in foreign else known_heads
+            heads[name] = tracked[name]
+    remotes.write_known_remote(session.folder, remote, KnownRemote(url, known_heads, foreign_heads))
 
 
 def forget_remote(session: DoltSession, remote: str) -> None:
@@ -177,12 +181,13 @@ def _fetch_locked(session: DoltSession, access: DoltAccess, remote: str, url: st
     require_room(url, folder, session.limits)
     _prepare_session(session, url)
     remotes.register_remote(folder, connection, remote, url)
-    known_heads, foreign = remotes.read_heads(folder, remote), remotes.read_foreign_heads(folder, remote)
+    known_heads = remotes.read_heads(folder, remote)
+    known_foreign = remotes.read_foreign_heads(folder, remote)
     try:
         check = remotes.make_growth_check(folder, session.limits.file_bytes)
         remotes.fetch(connection, remote, url, user=user, check=check)
         heads = remotes.read_tracked_heads(connection, remote)
-        if set(heads.values()).difference(known_heads.values(), foreign.values()):
+        if set(heads.values()).difference(known_heads.values(), known_foreign.values()):
             _require_valid_chunks(session.folder, access)
         foreign = inspection.find_foreign_heads(session, heads, checked_heads=known_heads)
     except (KnowledgeRefused, FileSystemError):
@@ -276,10 +281,14 @@ def _fetched_repository(url: str, folder: Path, limits: Limits, access: DoltAcce
     schema.create_empty_repository(folder, access)
     with schema.open_repository(folder, access, limits) as connection:
         session = DoltSession(folder, connection, lock_timeout=30.0, limits=limits)
-        remotes.register_remote(folder, connection, _REMOTE, url)
+        remotes.register_remote(folder, connection, _UNTRUSTED, url)
         try:
             remotes.fetch(
-                connection, _REMOTE, url, user=access.user, check=remotes.make_growth_check(folder, limits.file_bytes)
+                connection,
+                _UNTRUSTED,
+                url,
+                user=access.user,
+                check=remotes.make_growth_check(folder, limits.file_bytes),
             )
             connection.end_session()
             program.check_repository(folder, access.binary, timeout=REMOTE_SECONDS)

@@ -66,14 +66,14 @@ def store_rows(session: DoltSession, at: str, rows: Write) -> None:
     """Change the rows of a branch. Call this in a transaction on it."""
     connection = session.connection
     stored = reading.DoltRows(session, WorkingSet(at))
-    twins, logical_twins = logical.find_twins(rows.put_documents)
-    removed = stored.group_removed_ids([*rows.remove_documents, *logical_twins], rows.remove_collections)
+    twins = logical.find_twins(rows.put_documents)
+    removed = stored.group_removed_ids([*rows.remove_documents, *twins.in_logical_tables], rows.remove_collections)
     for table, ids in removed.items():
         _delete_rows(connection, at, table, ids)
     for name in rows.remove_collections:
         connection.execute([f"DELETE FROM documents WHERE collection_name = {quote_literal(name)}"], at=at)
     _delete_rows(connection, at, COLLECTIONS, rows.remove_collections)
-    _delete_documents(connection, at, [*rows.remove_documents, *twins])
+    _delete_documents(connection, at, [*rows.remove_documents, *twins.in_documents])
     _put_rows(connection, at, COLLECTIONS, map(records.collection_row, rows.put_collections))
     for table, documents in logical.group_by_table(rows.put_documents):
         _put_rows(connection, at, table, map(records.document_row, documents))

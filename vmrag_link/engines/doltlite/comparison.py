@@ -39,7 +39,8 @@ class DoltliteComparison(RowComparison[DoltliteSession]):
     def open_states(self, old: At, new: At) -> Iterator[ComparedStates]:
         session = self._session
         if isinstance(old, str) and isinstance(new, str) and session.has_tables_of_root(old, new):
-            version, main = schema.read_version(session.main), session.main
+            main = session.main
+            version = schema.read_version(main)
             yield DoltliteCompared(main, main, [_DiffStep(main, old, new)], (version, version))
             return
         with session.open_reader(old) as before, session.open_reader(new) as after:
@@ -61,7 +62,9 @@ class DoltliteCompared(ComparedStates):
         self, before: Connection, after: Connection, steps: Sequence[_DiffStep], versions: tuple[int, int]
     ) -> None:
         super().__init__(steps)
-        self._before, self._after, self._versions = before, after, versions
+        self._before = before
+        self._after = after
+        self._versions = versions
 
     def can_compare(self, table: Table) -> bool:
         return table is DOCUMENTS or (self._versions[0] == self._versions[1] >= table.since)

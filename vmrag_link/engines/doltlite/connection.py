@@ -81,7 +81,9 @@ class Connection:
     ) -> None:
         self.path = path
         self._max_step_seconds = max_step_seconds
-        self._due = due = [time.monotonic() + max_step_seconds]
+        due = [time.monotonic() + max_step_seconds]
+        self._due = due
+        """The time by which the current step must end, in a list that the callback shares."""
         # The callback must live as long as the handle. A bound method would create a reference
         # cycle.
         self._watch = Watch(lambda _: int(time.monotonic() > due[0]))

@@ -16,9 +16,9 @@ from vmrag_link.errors import EngineFailed
 def store_rows(connection: Connection, rows: Write) -> None:
     """Change the rows at the connection's place. Call this in a transaction."""
     version = schema.upgrade_tables(connection, rows.schema_version)
-    twins, logical_twins = logical.find_twins(rows.put_documents)
+    twins = logical.find_twins(rows.put_documents)
     removed = reading.DoltliteRows(connection).group_removed_ids(
-        [*rows.remove_documents, *logical_twins], rows.remove_collections
+        [*rows.remove_documents, *twins.in_logical_tables], rows.remove_collections
     )
     for table, ids in removed.items():
         _delete_rows(connection, table, ids)
@@ -26,7 +26,7 @@ def store_rows(connection: Connection, rows: Write) -> None:
         connection.execute("DELETE FROM documents WHERE collection_name = ?", (name,))
         _delete_rows(connection, COLLECTIONS, [name])
     connection.executemany(
-        "DELETE FROM documents WHERE collection_name = ? AND doc_id = ?", [*rows.remove_documents, *twins]
+        "DELETE FROM documents WHERE collection_name = ? AND doc_id = ?", [*rows.remove_documents, *twins.in_documents]
     )
     _put_rows(connection, COLLECTIONS, version, map(records.collection_row, rows.put_collections))
     for table, documents in logical.group_by_table(rows.put_documents):
