@@ -287,7 +287,7 @@ MOMENTS = {
     "the engine pushed": "from vmrag_link.transport.copies import DoltCopy\nDoltCopy.store_commit = die",
     "git pushed": "from vmrag_link.git import transfer\nreal = transfer.set_ref\n"
     "transfer.set_ref = lambda where, ref, to: die() if 'remotes' in ref else real(where, ref, to)",
-    "the note was written": "from vmrag_link.transport.copies import DoltCopy\nDoltCopy.note_commit = die",
+    "the note was written": "from vmrag_link.transport.copies import DoltCopy\nDoltCopy.record_commit = die",
 }
 """Step of a push before which the process is killed."""
 

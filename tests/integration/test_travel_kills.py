@@ -240,13 +240,13 @@ PUSHING: tuple[Step, ...] = (
     segments.store_file,
     transfer.push,
     transfer.set_ref,
-    copies.note_file,
+    copies.record_file,
     sidecar_repo.pack_objects,
 )
 FETCHING: tuple[Step, ...] = (
     segments.restore_file,
     direct_transport.fetch_related,
-    copies.note_file,
+    copies.record_file,
     transfer.set_ref,
     sidecar_repo.pack_objects,
 )

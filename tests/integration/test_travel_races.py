@@ -144,7 +144,7 @@ PUSH_STEPS = {
     "the commit is made": instead(transfer, "push"),
     "the remote has it": after(transfer, "push"),
     "the tracking ref was moved": after(transfer, "set_ref"),
-    "the note was written": after(copies, "note_file"),
+    "the note was written": after(copies, "record_file"),
 }
 
 FETCH_STEPS = {
@@ -153,7 +153,7 @@ FETCH_STEPS = {
     "the copy is about to be restored": instead(objects, "read_blobs"),
     "the copy is restored": after(segments, "restore_file"),
     "the engine has fetched": after(engine_remotes, "fetch"),
-    "the note was written": after(copies, "note_file"),
+    "the note was written": after(copies, "record_file"),
     "the tracking ref was moved": after(transfer, "set_ref"),
 }
 

@@ -28,6 +28,11 @@ from vmrag_link.pin_values import (
     quote_untrusted,
 )
 
+TRUSTED_KEY = "vmrag.trustedRemote"
+"""The git setting with the remotes that the user trusts."""
+ROOTS_KEY = "vmrag.fileRoot"
+"""The git setting with the folders below which a remote may be."""
+
 _NETWORK = ("https", "ssh")
 _GIT_SCHEMES = {"git+file": ("file",), "git+http": ("http", *_NETWORK), "git+https": _NETWORK, "git+ssh": _NETWORK}
 """The transports that git may use, even if an `insteadOf` or a redirection names another one.
@@ -46,7 +51,7 @@ class Address(Record, frozen=True):
     key: str
     """The short name in engine and git, made from the URL.
 
-    A git remote that gets another URL is another place, and so is another ref.
+    A git remote that gets another URL gets another key, and so does another ref.
     """
     text: str
     """The address to show, without credentials."""
@@ -91,7 +96,7 @@ def remote_address(places: Places, name: str, *, ref: str = DATA_REF, ask: bool 
 def pushed_address(places: Places, name: str, url: str, *, ref: str = DATA_REF, ask: bool = False) -> Address:
     """Return the address to which `git push` pushes, as it tells its hook.
 
-    Two URLs of one remote are two places. The name stands for the one that is fetched.
+    Each URL of one remote has an address. The name stands for the URL that is fetched.
     """
     is_configured = name in remotes.list_remotes(places) and remotes.read_url(places, name) == url
     is_only = is_configured and remotes.read_push_urls(places, name) == [url]
@@ -100,7 +105,7 @@ def pushed_address(places: Places, name: str, url: str, *, ref: str = DATA_REF, 
 
 
 def list_push_targets(places: Places, address: Address) -> list[Address]:
-    """Return the places to which `git push` would push: a remote may have several."""
+    """Return the addresses to which `git push` would push: a remote may have several URLs."""
     peer = address.peer
     if peer is None or peer.remote not in remotes.list_remotes(places):
         return [address]
@@ -175,18 +180,14 @@ def _git_key(url: str, ref: str) -> str:
 
     A changed password does not change it.
     """
-    place = remotes.redact_url(url)
-    return f"git-{_short_hash(place if ref == DATA_REF else f'{place} {ref}')}"
+    public_url = remotes.redact_url(url)
+    return f"git-{_short_hash(public_url if ref == DATA_REF else f'{public_url} {ref}')}"
 
 
 def _short_hash(text: str) -> str:
     import hashlib  # a checkout does not need it
 
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
-
-
-TRUSTED_KEY = "vmrag.trustedRemote"
-ROOTS_KEY = "vmrag.fileRoot"
 
 
 def require_trusted(places: Places, remote: str, *, accepted: Callable[[], str | None]) -> None:

@@ -61,11 +61,10 @@ def open_transport(places: Places, engine: Engine, address: Address, *, timeout:
     `timeout` is in seconds, to wait for another process.
     """
     with _remote_lock(places, address, f"talk to {address.text}", timeout):
-        yield (
-            DirectTransport(engine, address)
-            if address.peer is None
-            else GitTransport(places, engine, address.key, address.peer)
-        )
+        if address.peer is None:
+            yield DirectTransport(engine, address)
+        else:
+            yield GitTransport(places, engine, address.key, address.peer)
 
 
 @contextlib.contextmanager

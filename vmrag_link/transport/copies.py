@@ -1,7 +1,7 @@
 """The local copy of a knowledge base that git transfers. The engine uses it as the remote.
 
-The remotes of each engine have another form, and so has their content in git. A note next to the
-copy contains the commit to which it corresponds, and the state of its files at that time.
+The remotes of each engine have another form, and so has their content in git. A record
+next to the copy contains the commit to which the copy corresponds, and the state of its files then.
 
 The copy of the engine dolt is a folder in the format of a Dolt remote. git has the same files as
 blobs on one ref, in the format in which Dolt itself writes them into a git repository. Dolt would
@@ -39,6 +39,10 @@ from vmrag_link.models import Record
 from vmrag_link.paths import Places
 from vmrag_link.transport import segments
 
+FILE_NAME = "remote.doltlite"
+_RECORD_NAME = "stands-at"
+"""The name of the file that records the state of a copy."""
+
 
 class Copy(Protocol):
     """The copy of one remote. `url` is the engine's address of it."""
@@ -66,7 +70,7 @@ class Copy(Protocol):
         """
 
     def is_at(self, commit: str) -> bool:
-        """Return whether the copy is unchanged since it was noted for the commit."""
+        """Return whether the copy is unchanged since it was recorded for the commit."""
 
     def find_damage(self, commit: str) -> str:
         """Describe the damage of a copy at this commit or later, or return an empty text.
@@ -74,11 +78,11 @@ class Copy(Protocol):
         This reads the whole copy.
         """
 
-    def note_commit(self, commit: str) -> None:
-        """Note that the copy corresponds to the commit, once it would survive a power cut."""
+    def record_commit(self, commit: str) -> None:
+        """Record that the copy corresponds to the commit, once it would survive a power cut."""
 
-    def clear_note(self) -> None:
-        """Remove the note before the copy changes."""
+    def forget_commit(self) -> None:
+        """Remove the record of a commit, before the copy changes."""
 
     def store_commit(self, before: str | None) -> str:
         """Return the commit with the copy's content, on top of the commit `before`, or on none.
@@ -107,7 +111,8 @@ class FileCopy:
     """A file of the embedded engine. git holds it in segments."""
 
     def __init__(self, file: Path, git: Places) -> None:
-        self._file, self._git = file, git
+        self._file = file
+        self._git = git
 
     @property
     def url(self) -> str:
@@ -136,12 +141,12 @@ class FileCopy:
             return error.message
         return "" if is_intact else f"{self._file.name} differs from the fetched data"
 
-    def note_commit(self, commit: str) -> None:
-        note_file(self._file, commit)
+    def record_commit(self, commit: str) -> None:
+        record_file(self._file, commit)
 
-    def clear_note(self) -> None:
+    def forget_commit(self) -> None:
         permissions.make_folder(self._file.parent)
-        note_path(self._file).unlink(missing_ok=True)
+        record_path(self._file).unlink(missing_ok=True)
 
     def store_commit(self, before: str | None) -> str:
         return segments.store_file(self._git, self._file, before)
@@ -156,41 +161,36 @@ class FileCopy:
         discard_file(self._file)
 
 
-FILE_NAME = "remote.doltlite"
-_NOTE_NAME = "stands-at"
-"""The name of the file that notes the state of a copy."""
+def has_record(folder: Path) -> bool:
+    """Return whether the state of the copy in a folder is recorded, for any engine."""
+    return any(path.exists() for path in (folder / _RECORD_NAME, *folder.glob(f"*/{_RECORD_NAME}")))
 
 
-def has_note(folder: Path) -> bool:
-    """Return whether the state of the copy in a folder is noted, for any engine."""
-    return any(path.exists() for path in (folder / _NOTE_NAME, *folder.glob(f"*/{_NOTE_NAME}")))
-
-
-def note_path(file: Path) -> Path:
-    return file.with_name(_NOTE_NAME)
+def record_path(file: Path) -> Path:
+    return file.with_name(_RECORD_NAME)
 
 
 def is_file_at(file: Path, commit: str) -> bool:
-    """Return whether the file is unchanged since it was noted for the commit."""
+    """Return whether the file is unchanged since it was recorded for the commit."""
     try:
-        return note_path(file).read_bytes() == _format_note(file, commit)
+        return record_path(file).read_bytes() == _format_record(file, commit)
     except FileNotFoundError:
         return False
 
 
-def note_file(file: Path, commit: str) -> None:
-    """Note that the file corresponds to the commit, once it would survive a power cut.
+def record_file(file: Path, commit: str) -> None:
+    """Record that the file corresponds to the commit, once it would survive a power cut.
 
     A push adds to the file: data that it lacked then would be lost on the remote.
     """
     sync_to_disk(file)
     permissions.apply_folder_mode(file.parent)  # including doltlite's lock file
-    path = note_path(file)
+    path = record_path(file)
     remove_temporaries(path)
-    write_atomically(path, _format_note(file, commit), durable=False)
+    write_atomically(path, _format_record(file, commit), durable=False)
 
 
-def _format_note(file: Path, commit: str) -> bytes:
+def _format_record(file: Path, commit: str) -> bytes:
     # Any other writer changes the time of the file.
     state = file.stat()
     return f"{commit} {state.st_size} {state.st_mtime_ns}".encode()
@@ -213,16 +213,16 @@ _SIGNATURE = "vmrag <vmrag@localhost>"
 _MANIFEST = "manifest"
 _TABLE_NAME = re.compile(r"(?!v{32})[0-9a-v]{32}(\.darc)?")
 _ENTRY_PATH = re.compile(rf"{_MANIFEST}|{_TABLE_NAME.pattern}(\.records|\.tail)?(/[0-9]{{1,8}})?")
-_MOST_ENTRIES = 100_000
+_MAX_ENTRIES = 100_000
 _PART_BYTES = 50 << 20
 """Bytes of a blob. Dolt cuts a large file into such parts, because hosts refuse larger blobs."""
 
-_LARGEST_PART_BYTES = 2 * _PART_BYTES
-_GROUP_BYTES = 64 << 20
+_MAX_PART_BYTES = 2 * _PART_BYTES
+_MAX_GROUP_BYTES = 64 << 20
 """Bytes of blobs in memory at a time, unless one blob alone is larger."""
 
 
-class _NotedFile(Record, frozen=True):
+class _RecordedFile(Record, frozen=True):
     """The blobs of a file, and its size and time when it was created from them."""
 
     blobs: tuple[str, ...]
@@ -230,25 +230,28 @@ class _NotedFile(Record, frozen=True):
     changed_ns: int
 
 
-class _DoltNote(Record, frozen=True):
-    """The note of a folder."""
+class _DoltRecord(Record, frozen=True):
+    """The record of a folder."""
 
     commit: str
     """The commit to which the folder corresponds; empty if it may correspond to none."""
-    files: dict[str, _NotedFile]
+    files: dict[str, _RecordedFile]
     """The files by name."""
 
 
 class DoltCopy:
     """A folder in the format of a Dolt remote; see `Copy`.
 
-    The note keeps the blobs of each file, so a file is read once.
+    The record keeps the blobs of each file, so a file is read once.
     """
 
     def __init__(self, folder: Path, git: Places, *, name: str = DOLT_NAME) -> None:
-        self._folder, self._git = folder / name, git
+        self._folder = folder / name
+        self._git = git
         self._blobs: dict[str, tuple[str, ...]] = {}
-        self._listed_commit, self._listed_entries = "", dict[str, TreeEntry]()
+        """The blobs of each file, since `check_out_commit` or `store_commit`."""
+        self._listed_commit = ""
+        self._listed_entries: dict[str, TreeEntry] = {}
 
     @property
     def url(self) -> str:
@@ -275,7 +278,7 @@ class DoltCopy:
         permissions.make_folder(self._folder)
         unchanged = self._read_unchanged_blobs()
         for path in self._folder.iterdir():
-            if path.name not in blobs and path.name != _NOTE_NAME:
+            if path.name not in blobs and path.name != _RECORD_NAME:
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         missing = [(name, part) for name in parts if unchanged.get(name) != blobs[name] for part in parts[name]]
         for name, contents in itertools.groupby(_read_contents(repository, missing), key=itemgetter(0)):
@@ -286,14 +289,15 @@ class DoltCopy:
         self._blobs = blobs
 
     def is_at(self, commit: str) -> bool:
-        note = self._read_note()
-        return note.commit == commit and self._read_unchanged_blobs().keys() == note.files.keys()
+        record = self._read_record()
+        return record.commit == commit and self._read_unchanged_blobs().keys() == record.files.keys()
 
     def find_damage(self, commit: str) -> str:
         if not self.exists:
             return ""
         try:
-            table_files, parts = self._list_table_files(), _group_parts(self._list_entries(self._git, commit))
+            table_files = self._list_table_files()
+            parts = _group_parts(self._list_entries(self._git, commit))
         except RemoteDamaged as error:
             return error.message
         for path in table_files:
@@ -302,22 +306,24 @@ class DoltCopy:
                 return f"{path.name} differs from the fetched data"
         return ""
 
-    def note_commit(self, commit: str) -> None:
+    def record_commit(self, commit: str) -> None:
         permissions.apply_folder_mode(self._folder)
-        noted_files, unchanged = self._read_note().files, self._read_unchanged_blobs()
+        recorded_files = self._read_record().files
+        unchanged = self._read_unchanged_blobs()
         files = {
-            name: noted_files[name] if unchanged.get(name) == blobs else _build_file_note(self._folder / name, blobs)
+            name: recorded_files[name] if unchanged.get(name) == blobs else _record_contents(self._folder / name, blobs)
             for name, blobs in self._blobs.items()
         }
-        self._write_note(_DoltNote(commit, files))
+        self._write_record(_DoltRecord(commit, files))
 
-    def clear_note(self) -> None:
+    def forget_commit(self) -> None:
         permissions.make_folder(self._folder)
-        self._write_note(_DoltNote("", self._read_note().files))
+        self._write_record(_DoltRecord("", self._read_record().files))
 
     def store_commit(self, before: str | None) -> str:
-        noted_files, unchanged = self._read_note().files, self._read_unchanged_blobs()
-        if before and not noted_files:
+        recorded_files = self._read_record().files
+        unchanged = self._read_unchanged_blobs()
+        if before and not recorded_files:
             raise RemoteDamaged(
                 "the pushed data does not build on the content of the remote.",
                 hint="run 'vmrag push' to push the revision",
@@ -329,7 +335,7 @@ class DoltCopy:
         }
         blobs_by_file[_MANIFEST] = (writer.write_blob((self._folder / _MANIFEST).read_bytes()),)
         self._blobs = blobs_by_file
-        if before and blobs_by_file == {name: file.blobs for name, file in noted_files.items()}:
+        if before and blobs_by_file == {name: file.blobs for name, file in recorded_files.items()}:
             return before
         entries = {path: blob for name, blobs in blobs_by_file.items() for path, blob in _list_tree_paths(name, blobs)}
         return writer.write_commit(entries, parent=before, message=_MESSAGE, signature=_SIGNATURE)
@@ -346,7 +352,8 @@ class DoltCopy:
     def _list_entries(self, repository: Places, commit: str) -> dict[str, TreeEntry]:
         """Return the files in a commit. A commit is listed once."""
         if self._listed_commit != commit:
-            self._listed_commit, self._listed_entries = commit, _list_entries(repository, commit)
+            self._listed_entries = _list_entries(repository, commit)
+            self._listed_commit = commit
         return self._listed_entries
 
     def _list_table_files(self) -> list[Path]:
@@ -365,28 +372,28 @@ class DoltCopy:
         return paths
 
     def _read_unchanged_blobs(self) -> dict[str, tuple[str, ...]]:
-        """Return the blobs of the noted files that have not changed."""
-        noted_files = self._read_note().files
-        return {name: file.blobs for name, file in noted_files.items() if _is_unchanged(self._folder / name, file)}
+        """Return the blobs of the recorded files that have not changed."""
+        recorded_files = self._read_record().files
+        return {name: file.blobs for name, file in recorded_files.items() if _is_unchanged(self._folder / name, file)}
 
-    def _read_note(self) -> _DoltNote:
+    def _read_record(self) -> _DoltRecord:
         try:
-            return msgspec.json.decode((self._folder / _NOTE_NAME).read_bytes(), type=_DoltNote)
+            return msgspec.json.decode((self._folder / _RECORD_NAME).read_bytes(), type=_DoltRecord)
         except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
-            return _DoltNote("", {})
+            return _DoltRecord("", {})
 
-    def _write_note(self, note: _DoltNote) -> None:
+    def _write_record(self, record: _DoltRecord) -> None:
         remove_stale_temporaries(self._folder)
-        write_atomically(self._folder / _NOTE_NAME, msgspec.json.encode(note), durable=False)
+        write_atomically(self._folder / _RECORD_NAME, msgspec.json.encode(record), durable=False)
 
 
 def _list_entries(places: Places, commit: str) -> dict[str, TreeEntry]:
     """Return Dolt's files in a commit, by path. Raises `RemoteDamaged` for other content."""
     entries = objects.read_tree(places, commit, deep=True)
-    if _MANIFEST not in entries or len(entries) > _MOST_ENTRIES:
+    if _MANIFEST not in entries or len(entries) > _MAX_ENTRIES:
         raise _foreign_content_error()
     for path, entry in entries.items():
-        if not 0 <= entry.size <= _LARGEST_PART_BYTES or not _ENTRY_PATH.fullmatch(path):
+        if not 0 <= entry.size <= _MAX_PART_BYTES or not _ENTRY_PATH.fullmatch(path):
             raise _foreign_content_error()
     return entries
 
@@ -405,7 +412,7 @@ def _read_contents(places: Places, parts: Iterable[tuple[str, TreeEntry]]) -> It
     """Yield the contents of the parts of files, in the given order."""
     group: list[tuple[str, TreeEntry]] = []
     for name, part in parts:
-        if group and sum(entry.size for _, entry in group) + part.size > _GROUP_BYTES:
+        if group and sum(entry.size for _, entry in group) + part.size > _MAX_GROUP_BYTES:
             yield from _read_group(places, group)
             group = []
         group.append((name, part))
@@ -437,19 +444,19 @@ def _consists_of(path: Path, entries: Sequence[TreeEntry]) -> bool:
         return are_equal and not file.read(1)
 
 
-def _build_file_note(path: Path, blobs: tuple[str, ...]) -> _NotedFile:
-    """Return the note of a file with its blobs, once the file would survive a power cut."""
+def _record_contents(path: Path, blobs: tuple[str, ...]) -> _RecordedFile:
+    """Return the record of a file with its blobs, once the file would survive a power cut."""
     sync_to_disk(path)
     state = path.stat()
-    return _NotedFile(blobs, state.st_size, state.st_mtime_ns)
+    return _RecordedFile(blobs, state.st_size, state.st_mtime_ns)
 
 
-def _is_unchanged(path: Path, noted: _NotedFile) -> bool:
+def _is_unchanged(path: Path, recorded: _RecordedFile) -> bool:
     try:
         state = path.stat()
     except FileNotFoundError:
         return False
-    return (state.st_size, state.st_mtime_ns) == (noted.size, noted.changed_ns)
+    return (state.st_size, state.st_mtime_ns) == (recorded.size, recorded.changed_ns)
 
 
 def _foreign_content_error() -> RemoteDamaged:

@@ -23,7 +23,9 @@ class DirectTransport:
     """
 
     def __init__(self, engine: Engine, address: Address) -> None:
-        self._engine, self._key, self._url = engine, address.key, address.url
+        self._engine = engine
+        self._key = address.key
+        self._url = address.url
         self._is_fetched = False
 
     def read_heads(self) -> dict[str, str]:

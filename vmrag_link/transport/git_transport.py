@@ -19,7 +19,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -58,14 +58,23 @@ _OBJECT_WORDS = re.compile(r"(?i)object|pack|inflate|corrupt|sha1|bad config|ref
 """Words that git uses about its own files and not about a network."""
 
 
+_INCOMING = "incoming-"
+"""Prefix of the names of temporary repositories."""
+
+
 class _Rejection(Record, frozen=True):
-    """The note of a fetched commit that was refused."""
+    """A fetched commit that was refused, so that it is not fetched again."""
 
     commit: str
     message: str
     """The reason; empty if a retry may succeed, because local damage may have been repaired."""
     hint: str
     limits: Limits
+
+
+class CopySize(NamedTuple):
+    bytes: int
+    commits: int
 
 
 class GitTransport:
@@ -81,6 +90,7 @@ class GitTransport:
 
     @property
     def _tip(self) -> str | None:
+        """The commit of the tracking ref: the last state that passed all checks."""
         return transfer.read_tip(self._git, self._ref)
 
     def read_heads(self) -> dict[str, str]:
@@ -105,12 +115,12 @@ class GitTransport:
         Damage may have made git fail. A silent remote is not a reason to read the whole
         repository.
         """
-        suspicious = isinstance(error, EngineFailed | GitFailed | RemoteError) and not isinstance(
-            error, _CERTAIN_ERRORS
-        )
-        if isinstance(error, RemoteUnreachable):
-            suspicious = bool(_OBJECT_WORDS.search(str(error.details.get("said", ""))))
-        if not suspicious or not self.find_damage():
+        may_be_damage = isinstance(error, EngineFailed | GitFailed | RemoteError)
+        if isinstance(error, _CERTAIN_ERRORS):
+            may_be_damage = False
+        elif isinstance(error, RemoteUnreachable):
+            may_be_damage = bool(_OBJECT_WORDS.search(str(error.details.get("said", ""))))
+        if not may_be_damage or not self.find_damage():
             return False
         self.remove_copies()
         return True
@@ -151,16 +161,17 @@ class GitTransport:
 
         `was_at_tip`: engine and copy were at the tracking ref before.
         """
-        tip, is_refused = self._tip, isinstance(error, KnowledgeRefused)
+        tip = self._tip
+        is_refused = isinstance(error, KnowledgeRefused)
         if tip is None:
             self._discard_copy()
         elif not self._is_copy_at(tip):
             with contextlib.suppress(VmragError):  # the next operation repairs the copy
                 self._copy.check_out_commit(self._git, tip)
                 if was_at_tip and is_refused:  # the engine still has the previous heads
-                    self._copy.note_commit(tip)
-        note = _Rejection(commit, error.message if is_refused else "", error.hint, self._engine.limits)
-        write_atomically(self._rejection_file, msgspec.json.encode(note), durable=False)
+                    self._copy.record_commit(tip)
+        rejection = _Rejection(commit, error.message if is_refused else "", error.hint, self._engine.limits)
+        write_atomically(self._rejection_file, msgspec.json.encode(rejection), durable=False)
 
     def _read_rejection(self) -> _Rejection | None:
         try:
@@ -171,12 +182,9 @@ class GitTransport:
     def _require_not_rejected(self) -> None:
         """Raise `KnowledgeRefused` again without a fetch, until the remote or the limits change."""
         rejection = self._read_rejection()
-        if (
-            rejection
-            and rejection.message
-            and rejection.limits == self._engine.limits
-            and self._read_remote_commit() == rejection.commit
-        ):
+        if not rejection or not rejection.message or rejection.limits != self._engine.limits:
+            return
+        if self._read_remote_commit() == rejection.commit:
             raise KnowledgeRefused(rejection.message, hint=rejection.hint)
 
     def _read_remote_commit(self) -> str | None:
@@ -203,7 +211,7 @@ class GitTransport:
 
     def _push_once(self, write: Callable[[str], T]) -> T:
         before = self._restore_copy()
-        self._copy.clear_note()  # from now on, copy and engine may be ahead of the remote
+        self._copy.forget_commit()  # from now on, copy and engine may be ahead of the remote
         result = write(self._copy.url)
         commit = self._copy.store_commit(before)
         try:
@@ -215,7 +223,7 @@ class GitTransport:
                 self._restore_copy()
             raise
         transfer.set_ref(self._git, self._ref, commit)
-        self._copy.note_commit(commit)
+        self._copy.record_commit(commit)
         sidecar_repo.pack_objects(self._git)
         return result
 
@@ -230,15 +238,16 @@ class GitTransport:
         return True
 
     def replace_contents(self, write: Callable[[str, str], None]) -> None:
-        """Replace the remote's content by a push of `write` to an empty place.
+        """Replace the remote's content by what `write` pushes to an empty copy.
 
-        `write` gets the short name and the URL of that place. Raises `RemoteMoved` unless the
+        `write` gets the short name and the URL of that copy. Raises `RemoteMoved` unless the
         remote is unchanged since it was last fetched, or proved damaged.
         """
         with self._raise_moved_if_damaged("run 'vmrag gc --remote --apply' to try again"):
             remote_commit = self._read_replaceable_commit()
             self._restore_copy()  # a fetch of damaged data may have left the engine at any state
-            key, new_copy = f"{self._key}-new", self._copy.create_empty()
+            key = f"{self._key}-new"
+            new_copy = self._copy.create_empty()
             try:
                 write(key, new_copy.url)
                 commit = new_copy.store_commit(None)
@@ -254,7 +263,8 @@ class GitTransport:
 
         A pin may be untrusted, and name a branch of code as its ref.
         """
-        remote_commit, rejection = self._read_remote_commit(), self._read_rejection()
+        remote_commit = self._read_remote_commit()
+        rejection = self._read_rejection()
         if remote_commit and self._tip is None and self._peer.ref not in (DATA_REF, DOLT_DATA_REF):
             raise RemoteInvalid(
                 f"did not replace {self._peer.ref}: this repository never fetched a knowledge base from it.",
@@ -269,13 +279,14 @@ class GitTransport:
             return remote_commit
         raise RemoteMoved("another clone pushed in the meantime; nothing was changed.", hint="run 'vmrag gc --remote'")
 
-    def measure_size(self) -> tuple[int, int]:
-        """Return the bytes and the number of commits of the remote at the last fetch."""
+    def measure_size(self) -> CopySize:
+        """Return the size of the remote at the last fetch."""
         return self._rebuild_and_retry(self._measure_size)
 
-    def _measure_size(self) -> tuple[int, int]:
-        tip = self._tip
-        return (self._copy.measure_size(self._git, tip), transfer.count_commits(self._git, tip)) if tip else (0, 0)
+    def _measure_size(self) -> CopySize:
+        if tip := self._tip:
+            return CopySize(self._copy.measure_size(self._git, tip), transfer.count_commits(self._git, tip))
+        return CopySize(0, 0)
 
     def _restore_copy(self) -> str | None:
         """Bring copy and engine to the tracking ref, without network, and return it."""
@@ -305,10 +316,10 @@ class GitTransport:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _check_out_copy(self, commit: str, repository: Places) -> None:
-        self._copy.clear_note()
+        self._copy.forget_commit()
         self._copy.check_out_commit(repository, commit)
         direct_transport.fetch_related(self._engine, self._key, self._copy.url)
-        self._copy.note_commit(commit)
+        self._copy.record_commit(commit)
 
     def _is_copy_at(self, commit: str) -> bool:
         return self._copy.is_at(commit) and bool(self._engine.remote_heads(self._key))
@@ -326,7 +337,8 @@ def clone_remote(
     """See `connection.clone_remote`."""
     if sidecar_repo.find_damage(sidecar_repo.locate_repository(places, places.remote_objects)):
         sidecar_repo.discard_repository(places, places.remote_objects)
-    repository, folder = open_store(places), places.remotes / key
+    repository = open_store(places)
+    folder = places.remotes / key
     copy = copies.open_copy(engine, folder, repository)
     with open_arrivals(places, repository, key) as arrivals:
         fetched = transfer.fetch(arrivals, peer, peer.ref, DATA_REF)
@@ -341,17 +353,13 @@ def clone_remote(
             raise
         sidecar_repo.keep_objects(arrivals, repository)
         transfer.set_ref(repository, _tracking_ref(key), fetched)
-    copy.note_commit(fetched)
+    copy.record_commit(fetched)
     return cloned
 
 
 def open_arrivals(places: Places, repository: Places, key: str) -> contextlib.AbstractContextManager[Places]:
     """Create a repository for fetched objects until they are checked. It is removed at the end."""
     return sidecar_repo.open_incoming(places, repository, _incoming_path(places, key))
-
-
-_INCOMING = "incoming-"
-"""Prefix of the names of temporary repositories."""
 
 
 def _incoming_path(places: Places, key: str) -> Path:

@@ -198,12 +198,12 @@ def _push_plan(engine: Engine, key: str, plan: Published, url: str) -> None:
                     head = engine.build_keep_head(head, revision, reason="pinned")
             assert head is not None  # noqa: S101  `plan.kept` is not empty
             engine.push(key, url, {KEEP_BRANCH: head})
-        forced = {
-            move.branch: move.new for move in plan.branches if move.old and not engine.is_ancestor(move.old, move.new)
-        }
-        forward = {
-            move.branch: move.new for move in plan.branches if move not in root_moves and move.branch not in forced
-        }
+        forward, forced = dict[str, str](), dict[str, str]()
+        for move in plan.branches:
+            if move.old and not engine.is_ancestor(move.old, move.new):
+                forced[move.branch] = move.new
+            elif move not in root_moves:
+                forward[move.branch] = move.new
         engine.push(key, url, forward)
         engine.push(key, url, forced | dict.fromkeys(plan.deleted, ""), force=True)
         if plan.links:

@@ -1,4 +1,4 @@
-"""A temporary place for an untrusted knowledge base while it is checked, separate from ours."""
+"""A temporary folder for an untrusted knowledge base while it is checked, separate from ours."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ class Quarantine(NamedTuple):
                 remote=where,
             )
         copy = copies.open_copy(engine, self.folder / "copy", self.places)
-        size, limit = copy.measure_size(self.places, commit), limits.file_bytes
+        size = copy.measure_size(self.places, commit)
+        limit = limits.file_bytes
         if size > limit:
             raise KnowledgeRefused(
                 f"the knowledge base of {where} has {size / MEGABYTE:,.1f} MB, above the limit of {limit / MEGABYTE:,.0f} MB.",

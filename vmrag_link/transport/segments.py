@@ -1,4 +1,5 @@
-"""A file cut into segments for git. Most segments stay the same and are transferred only once.
+"""A doltlite file cut into segments for git. Most segments stay the same and are transferred only
+once.
 
 A ref has one commit per push. Its tree holds `manifest.json` and the segments `000000`, `000001`
 and so on, all but the last `segment_size` bytes long. Any pusher may have written them, so
@@ -29,14 +30,15 @@ from vmrag_link.paths import Places
 FORMAT = 1
 SEGMENT_SIZE = 256 * 1024
 MANIFEST = "manifest.json"
-MOST_SEGMENTS = 999_999
-_MOST_SEGMENT_SIZE = 1024 * 1024
-_MOST_MANIFEST = (1000, 100)
-"""Maximum bytes of a manifest, and per segment: somewhat more than ours need."""
+_MAX_SEGMENTS = 999_999
+_MAX_SEGMENT_BYTES = 1024 * 1024
+_MAX_MANIFEST_BYTES = 1000
+"""Limit of a manifest without segments, somewhat more than ours need."""
+_MAX_MANIFEST_BYTES_PER_SEGMENT = 100
 
-_MOST_SMALL_SEGMENTS = 4096
-_SMALL_SEGMENT = 16 * 1024
-"""Bytes. vmrag writes no smaller segments. Each segment costs a git process."""
+_SMALL_SEGMENT_BYTES = 16 * 1024
+"""vmrag writes no smaller segments. Each segment costs a git process."""
+_MAX_SMALL_SEGMENTS = 4096
 
 _SIGNATURE = "vmrag <vmrag@localhost>"
 
@@ -100,9 +102,10 @@ def require_acceptable(places: Places, commit: str, file: Path, *, limits: Limit
     manifest = stored.manifest
     if manifest.size > limits.file_bytes:
         raise too_large_error(manifest.size, limits.file_bytes)
-    if len(stored.blobs) > _MOST_SMALL_SEGMENTS and manifest.segment_size < _SMALL_SEGMENT:
+    if len(stored.blobs) > _MAX_SMALL_SEGMENTS and manifest.segment_size < _SMALL_SEGMENT_BYTES:
         raise _implausible_error(f"it has {len(stored.blobs):,} segments of {manifest.segment_size:,} bytes")
-    distinct = sum({blob: _segment_length(manifest, number) for number, blob in enumerate(stored.blobs)}.values())
+    lengths = {blob: _segment_length(manifest, number) for number, blob in enumerate(stored.blobs)}
+    distinct = sum(lengths.values())
     # Repetitive text produces equal segments. Without this check, a few hundred bytes on the remote
     # could fill the disk.
     if manifest.size - distinct > distinct + limits.text_bytes:
@@ -131,11 +134,9 @@ def restore_file(places: Places, commit: str, file: Path) -> None:
         for number, segment in enumerate(_read_pieces(target, manifest.segment_size)):
             blob = missing.get(number)
             # Check both: the manifest may match the file while the commit holds other data.
-            if (
-                blob
-                and _hash_segment(segment) == manifest.sha256[number]
-                and objects.hash_blob(segment, like=blob) == blob
-            ):
+            if not blob or _hash_segment(segment) != manifest.sha256[number]:
+                continue
+            if objects.hash_blob(segment, like=blob) == blob:
                 del missing[number]
         for number, segment in _read_segments(places, missing):
             if _hash_segment(segment) != manifest.sha256[number]:
@@ -158,7 +159,8 @@ def _is_kept(manifest: SegmentManifest, number: int, segment: bytes, digest: str
     """Return whether a segment begins with the one in the manifest, if the manifest has one."""
     if number >= len(manifest.sha256):
         return True
-    before, length = manifest.sha256[number], _segment_length(manifest, number)
+    before = manifest.sha256[number]
+    length = _segment_length(manifest, number)
     return digest == before or (len(segment) > length and _hash_segment(segment[:length]) == before)
 
 
@@ -179,14 +181,15 @@ class _Stored(Record, frozen=True):
         """Read a commit once, because its name determines its content. Raises `RemoteDamaged`."""
         tree = objects.read_tree(places, commit)
         entry = tree.pop(MANIFEST, None)
-        if entry is None or not 0 <= entry.size <= _longest_manifest(MOST_SEGMENTS):
+        if entry is None or not 0 <= entry.size <= _limit_manifest(_MAX_SEGMENTS):
             raise _damage_error("its manifest.json is missing or too long")
         manifest = _parse_manifest(objects.read_blob(places, entry.name))
-        if entry.size > _longest_manifest(len(tree)):
+        if entry.size > _limit_manifest(len(tree)):
             raise _damage_error("its manifest is too long")
         expected = {_segment_name(number): _segment_length(manifest, number) for number in range(len(manifest.sha256))}
-        if expected != {name: segment.size for name, segment in tree.items()}:
-            differing = sorted(set(expected.items()) ^ {(name, segment.size) for name, segment in tree.items()})
+        actual = {name: segment.size for name, segment in tree.items()}
+        if expected != actual:
+            differing = sorted(expected.items() ^ actual.items())
             raise _damage_error(f"segment {differing[0][0]} is missing, superfluous, or has a wrong length")
         return cls(manifest, tuple(tree[name].name for name in expected))
 
@@ -211,14 +214,14 @@ def _parse_manifest(data: bytes) -> SegmentManifest:
         raise _damage_error(f"its manifest cannot be parsed: {error}") from error
     if manifest.format != FORMAT:
         raise _damage_error(f"unknown format {manifest.format}")
-    fits = 0 < manifest.segment_size <= _MOST_SEGMENT_SIZE and manifest.size > 0
-    if not fits or len(manifest.sha256) != -(-manifest.size // manifest.segment_size) <= MOST_SEGMENTS:
+    fits = 0 < manifest.segment_size <= _MAX_SEGMENT_BYTES and manifest.size > 0
+    if not fits or len(manifest.sha256) != -(-manifest.size // manifest.segment_size) <= _MAX_SEGMENTS:
         raise _damage_error("its manifest is inconsistent")
     return manifest
 
 
-def _longest_manifest(segments: int) -> int:
-    return _MOST_MANIFEST[0] + _MOST_MANIFEST[1] * segments
+def _limit_manifest(segments: int) -> int:
+    return _MAX_MANIFEST_BYTES + _MAX_MANIFEST_BYTES_PER_SEGMENT * segments
 
 
 def _segment_length(manifest: SegmentManifest, number: int) -> int:

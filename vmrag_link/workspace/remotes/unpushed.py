@@ -77,7 +77,7 @@ def _list_remote_heads(ws: Workspace) -> set[str]:
     for folder in ws.places.remotes.glob("git-*"):
         from vmrag_link.transport import copies  # only a git remote has a copy
 
-        if not copies.has_note(folder):
+        if not copies.has_record(folder):
             heads -= {*ws.engine.remote_heads(folder.name).values()}
     return heads
 
