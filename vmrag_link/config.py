@@ -44,7 +44,7 @@ _REQUIRES = "requires"
 _IN_GIT = "vmrag"  # the section of git config, whose keys are not settings of the file
 _INTEGER = r"-?(?:0|[1-9][0-9]{0,17})"
 _DECIMAL = r"(?=\.?[0-9])[0-9]{0,4}(?:\.[0-9]{1,3})?"
-_NAMED = 2  # settings that a warning names before it counts the rest; `vmrag trust` shows them all
+_MAX_IN_WARNING = 2
 """Number of settings that a warning names; `vmrag trust` lists all of them."""
 _MISSPELLED = 0.85
 """Similarity from which the name of a section counts as a misspelled one."""
@@ -109,8 +109,8 @@ class StatedSetting(Record, frozen=True):
     """The line of the file, from 1."""
 
 
-class _Place(Record, frozen=True):
-    """The place where a value is set."""
+class _Location(Record, frozen=True):
+    """Where a value is set, for messages about it."""
 
     label: str
     """The beginning of a message about the value."""
@@ -120,9 +120,12 @@ class _Place(Record, frozen=True):
     """The details of an error, for programs."""
 
 
-class _PlacedValue(Record, frozen=True):
+_TRUSTED = _Location("the trusted settings", f"run '{TRUST_COMMAND}' to trust the settings", {})
+
+
+class _LocatedValue(Record, frozen=True):
     value: Any
-    place: _Place
+    location: _Location
 
 
 def resolve_settings(
@@ -149,7 +152,8 @@ def resolve_settings(
     Raises `ConfigInvalid` for an invalid setting, and `ProgramTooOld` if the settings require a
     newer version.
     """
-    keys, entries = schema.keys, _read_entries(text, path_label, record)
+    keys = schema.keys
+    entries = _read_entries(text, path_label, record)
     warnings = _warn_misspelled(overrides) if schema is CORE else []
     removed = _find_removed(entries, path_label, overrides, environ) if schema is CORE else {}
     warnings += [f"{setting.place}: {name} was removed; {setting.hint}" for name, setting in removed.items()]
@@ -157,25 +161,26 @@ def resolve_settings(
     values = _read_file(entries, path_label, schema)
     stated = {name: item.value for name, item in values.items() if keys[name].requires_trust(item.value)}
     trusted_writes = {name: value for name, value in (agreed or {}).items() if name.startswith("sources.")}
-    had_decision, agreed = agreed is not None, {name: value for name, value in (agreed or {}).items() if name in keys}
-    if stated != agreed:
-        values, ignored = _narrow_untrusted(values, stated, agreed, known_remote, keys)
-        if shown_ones := [text for name, text in ignored.items() if not any(name in source for source in machine)]:
-            warnings.append(_describe_ignored(path_label, shown_ones, before=had_decision, stand_in=stand_in))
+    trusted = {name: value for name, value in (agreed or {}).items() if name in keys}
+    if stated != trusted:
+        values, ignored = _narrow_untrusted(values, stated, trusted, known_remote, keys)
+        ignored_here = [text for name, text in ignored.items() if not any(name in source for source in machine)]
+        if ignored_here:
+            had_decision = agreed is not None
+            warnings.append(_describe_ignored(path_label, ignored_here, before=had_decision, stand_in=stand_in))
     for source in reversed(machine):
         if required := source.get(_REQUIRES):
-            require_program_version(required.value, required.place.label)
+            require_program_version(required.value, required.location.label)
         values |= {name: _add_restrictions(keys[name], item, values.get(name)) for name, item in source.items()}
     config = _build_struct(values, schema.struct)
     if isinstance(config, Config):
         _require_overlap(config, values)
-    still_trusted = frozenset(name for name, value in agreed.items() if name in values and values[name].value == value)
-    machine_names = frozenset().union(*machine)
+    still_trusted = (name for name, value in trusted.items() if name in values and values[name].value == value)
     return LoadedSettings(
         config=config,
         warnings=warnings,
-        machine=machine_names,
-        trusted=still_trusted,
+        machine=frozenset().union(*machine),
+        trusted=frozenset(still_trusted),
         stated_remote=stated.get("remote"),
         removed=removed,
         trusted_writes=trusted_writes,
@@ -188,17 +193,16 @@ def list_trust_settings(text: bytes | None, path_label: str, schema: Schema = CO
     Raises `ConfigInvalid` if the file is invalid.
     """
     values = _read_file(_read_entries(text, path_label), path_label, schema)
-    return [
-        StatedSetting(name, item.value, item.place.details["line"])
+    settings = [
+        StatedSetting(name, item.value, item.location.details["line"])
         for name, item in values.items()
         if schema.keys[name].requires_trust(item.value)
-    ] + [
-        StatedSetting(name_write_setting(source.collection), source.folder, values["sources"].place.details["line"])
-        for source in (
-            msgspec.convert(values["sources"].value, tuple[SourceSettings, ...]) if "sources" in values else ()
-        )
-        if source.write
     ]
+    if sources := values.get("sources"):
+        line = sources.location.details["line"]
+        writable = (source for source in msgspec.convert(sources.value, tuple[SourceSettings, ...]) if source.write)
+        settings += [StatedSetting(name_write_setting(source.collection), source.folder, line) for source in writable]
+    return settings
 
 
 def read_settings_file(path: Path) -> bytes | None:
@@ -221,11 +225,11 @@ def read_settings_file(path: Path) -> bytes | None:
         ) from error
 
 
-def _require_overlap(config: Config, values: Mapping[str, _PlacedValue]) -> None:
+def _require_overlap(config: Config, values: Mapping[str, _LocatedValue]) -> None:
     if config.chunking.overlap >= config.chunking.size:
-        place = (values.get("chunking.overlap") or values["chunking.size"]).place
+        location = (values.get("chunking.overlap") or values["chunking.size"]).location
         sizes = f"{config.chunking.overlap} is not less than {config.chunking.size}"
-        raise _invalid_error(f"chunking.overlap must be less than chunking.size; {sizes}", place)
+        raise _invalid_error(f"chunking.overlap must be less than chunking.size; {sizes}", location)
 
 
 def list_foreign_sections(text: bytes | None, path_label: str) -> dict[str, int]:
@@ -240,7 +244,7 @@ def list_foreign_sections(text: bytes | None, path_label: str) -> dict[str, int]
     return lines
 
 
-def _build_struct(values: Mapping[str, _PlacedValue], struct: type[Record]) -> Record:
+def _build_struct(values: Mapping[str, _LocatedValue], struct: type[Record]) -> Record:
     nested: dict[str, Any] = {}
     for name, item in values.items():
         section, _, leaf = name.rpartition(".")
@@ -251,7 +255,7 @@ def _build_struct(values: Mapping[str, _PlacedValue], struct: type[Record]) -> R
 # -- the three sources
 
 
-def _read_environment(environ: Mapping[str, str], keys: Mapping[str, SettingKey]) -> dict[str, _PlacedValue]:
+def _read_environment(environ: Mapping[str, str], keys: Mapping[str, SettingKey]) -> dict[str, _LocatedValue]:
     values = {}
     for key in keys.values():
         text = env.read_variable(key.variable, environ)
@@ -263,12 +267,12 @@ def _read_environment(environ: Mapping[str, str], keys: Mapping[str, SettingKey]
                 hint = (
                     f"run 'export {key.variable}='{EXAMPLE_OF_SOURCES_IN_JSON}'' with JSON, or 'unset {key.variable}'"
                 )
-            place = _Place(f"environment variable {key.variable}", hint, {"variable": key.variable})
-            values[key.name] = _PlacedValue(_parse_value(key, text, place, booleans=_GIT_BOOLEANS), place)
+            location = _Location(f"environment variable {key.variable}", hint, {"variable": key.variable})
+            values[key.name] = _LocatedValue(_parse_value(key, text, location, booleans=_GIT_BOOLEANS), location)
     return values
 
 
-def _read_git_config(overrides: Mapping[str, str], keys: Mapping[str, SettingKey]) -> dict[str, _PlacedValue]:
+def _read_git_config(overrides: Mapping[str, str], keys: Mapping[str, SettingKey]) -> dict[str, _LocatedValue]:
     values = {}
     for key in keys.values():
         if key.in_git and key.git_name in overrides:
@@ -280,8 +284,10 @@ def _read_git_config(overrides: Mapping[str, str], keys: Mapping[str, SettingKey
                 hint = (
                     f"run 'git config {name} '{EXAMPLE_OF_SOURCES_IN_JSON}'' with JSON, or 'git config --unset {name}'"
                 )
-            place = _Place(f"git config {name}", hint, {"variable": name})
-            values[key.name] = _PlacedValue(_parse_value(key, overrides[name], place, booleans=_GIT_BOOLEANS), place)
+            location = _Location(f"git config {name}", hint, {"variable": name})
+            values[key.name] = _LocatedValue(
+                _parse_value(key, overrides[name], location, booleans=_GIT_BOOLEANS), location
+            )
     return values
 
 
@@ -306,7 +312,8 @@ def _find_removed(
     entries = {entry.key: entry for entry in stated}
     removed: dict[str, RemovedSetting] = {}
     for name, hint in REMOVED.items():
-        variable, git_name = env.setting_variable(name), f"{_IN_GIT}.{name.replace('_', '-')}"
+        variable = env.setting_variable(name)
+        git_name = f"{_IN_GIT}.{name.replace('_', '-')}"
         if (value := env.read_variable(variable, environ)) is not None:
             removed[name] = RemovedSetting(value, f"environment variable {variable}", hint)
         elif git_name in overrides:
@@ -329,37 +336,39 @@ def _read_entries(data: bytes | None, label: str, record: Path | None = None) ->
     return entries
 
 
-def _read_file(entries: Sequence[SettingEntry], label: str, schema: Schema) -> dict[str, _PlacedValue]:
+def _read_file(entries: Sequence[SettingEntry], label: str, schema: Schema) -> dict[str, _LocatedValue]:
     values, sections = {}, schema.sections
     for entry in entries:  # first of all, because an old program does not know other settings
         if entry.key == _REQUIRES:
             require_program_version(entry.text or "", f"{label}, line {entry.line}")
     for entry in entries:
         hint = "write the keys of a section below it, indented by two spaces"
-        place = _Place(f"{label}, line {entry.line}", hint, {"file": label, "line": entry.line, "key": entry.key})
+        location = _Location(f"{label}, line {entry.line}", hint, {"file": label, "line": entry.line, "key": entry.key})
         if schema is CORE and any(entry.key in (name, name.partition(".")[0]) for name in REMOVED):
             continue
         if entry.key in sections:
             if entry.text:
-                raise _invalid_error(f"{entry.key} is a section with the keys {', '.join(sections[entry.key])}", place)
+                raise _invalid_error(
+                    f"{entry.key} is a section with the keys {', '.join(sections[entry.key])}", location
+                )
         elif entry.key in schema.keys:
-            values[entry.key] = _read_entry(schema.keys[entry.key], entry, place)
+            values[entry.key] = _read_entry(schema.keys[entry.key], entry, location)
         elif _find_section(entry) in sections or (schema is CORE and not _is_foreign(entry)):
-            raise _unknown_error(entry, place, schema)
+            raise _unknown_error(entry, location, schema)
     return values
 
 
-def _read_entry(key: SettingKey, entry: SettingEntry, place: _Place) -> _PlacedValue:
+def _read_entry(key: SettingKey, entry: SettingEntry, location: _Location) -> _LocatedValue:
     written = entry.format_key(key.name)
     hint = f"write '{written}: {key.default_text}', which is the default, or delete the line"
     if key.list_of:
         hint = f"write '{written}: [{key.list_of}]' with your names, or delete the line"
     elif key.kind is tuple:
         hint = f"write it as in '{EXAMPLE_OF_SOURCES}', then run 'vmrag sources' to list its files"
-    place = _Place(place.label, hint, place.details)
+    location = _Location(location.label, hint, location.details)
     if entry.listed and not key.list_of and key.kind is not tuple:
-        raise _invalid_error(f"{quote_untrusted(key.name)} is a list, but must be {key.expected}", place)
-    return _PlacedValue(_parse_value(key, entry.text, place, quoted=entry.quoted), place)
+        raise _invalid_error(f"{quote_untrusted(key.name)} is a list, but must be {key.expected}", location)
+    return _LocatedValue(_parse_value(key, entry.text, location, quoted=entry.quoted), location)
 
 
 def _find_section(entry: SettingEntry) -> str:
@@ -384,12 +393,12 @@ def _is_foreign(entry: SettingEntry) -> bool:
 
 
 def _narrow_untrusted(
-    values: Mapping[str, _PlacedValue],
+    values: Mapping[str, _LocatedValue],
     stated: Mapping[str, Any],
     agreed: Mapping[str, Any],
     known_remote: Callable[[str], bool],
     keys: Mapping[str, SettingKey],
-) -> tuple[dict[str, _PlacedValue], dict[str, str]]:
+) -> tuple[dict[str, _LocatedValue], dict[str, str]]:
     """Return the values of a file that apply before the user trusts it, and a text for each ignored
     setting, by name.
 
@@ -406,15 +415,12 @@ def _narrow_untrusted(
         value = stated_value if trusted else key.narrow_value(stated_value, trusted_value)
         if value == stated_value:
             continue
-        ignored[name] = f"{name} (line {values[name].place.details['line']})" if name in values else f"{name} (gone)"
+        ignored[name] = f"{name} (line {values[name].location.details['line']})" if name in values else f"{name} (gone)"
         if name in agreed or value != key.default:
-            applied[name] = _PlacedValue(value, _TRUSTED)
+            applied[name] = _LocatedValue(value, _TRUSTED)
         else:
             del applied[name]  # like a missing setting, so that it does not add to this machine's own restriction
     return applied, ignored
-
-
-_TRUSTED = _Place("the trusted settings", f"run '{TRUST_COMMAND}' to trust the settings", {})
 
 
 def _parse_trusted_value(key: SettingKey, agreed: Mapping[str, Any]) -> Any:
@@ -431,8 +437,8 @@ def _parse_trusted_value(key: SettingKey, agreed: Mapping[str, Any]) -> Any:
 
 
 def _describe_ignored(label: str, ignored: Sequence[str], *, before: bool, stand_in: str | None) -> str:
-    if len(ignored) > _NAMED + 1:
-        ignored = [*ignored[:_NAMED], f"{len(ignored) - _NAMED} more settings"]
+    if len(ignored) > _MAX_IN_WARNING + 1:
+        ignored = [*ignored[:_MAX_IN_WARNING], f"{len(ignored) - _MAX_IN_WARNING} more settings"]
     settings = f"{'settings' if len(ignored) > 1 else 'setting'} {enumerated(ignored)} of {label}"
     if stand_in:
         return f"ignoring {settings}: those of commit {stand_in[:12]} apply ({env.SETTINGS_FROM})"
@@ -441,29 +447,34 @@ def _describe_ignored(label: str, ignored: Sequence[str], *, before: bool, stand
     return f"ignoring untrusted {settings}; run '{TRUST_COMMAND}'"
 
 
-def _add_restrictions(key: SettingKey, item: _PlacedValue, below: _PlacedValue | None) -> _PlacedValue:
+def _add_restrictions(key: SettingKey, item: _LocatedValue, below: _LocatedValue | None) -> _LocatedValue:
     """Return the value with precedence, with the restrictions of the lower one added."""
     if not key.adds_up or below is None or key.narrower is None:
         return item
-    return _PlacedValue(key.narrower(item.value, below.value), item.place)
+    return _LocatedValue(key.narrower(item.value, below.value), item.location)
 
 
 # -- one value
 
 
 def _parse_value(
-    key: SettingKey, text: str | None, place: _Place, *, quoted: bool = False, booleans: Mapping[str, bool] = _BOOLEANS
+    key: SettingKey,
+    text: str | None,
+    location: _Location,
+    *,
+    quoted: bool = False,
+    booleans: Mapping[str, bool] = _BOOLEANS,
 ) -> Any:
     """Convert a text to the value of a setting.
 
     Only the declared kind decides: `hooks.sync: off` is a word, not a boolean.
     """
     if text is None:
-        raise _expected_error(key, "a section", place)
+        raise _expected_error(key, "a section", location)
     if key.kind is tuple:
-        return _parse_sections(key, text, place)
+        return _parse_sections(key, text, location)
     if text in _NOTHING and not quoted and not (key.kind is str and text == ""):
-        raise _expected_error(key, "nothing", place)
+        raise _expected_error(key, "nothing", location)
     if key.kind is bool and not quoted and text.lower() in booleans:
         return booleans[text.lower()]
     if key.kind is int and not quoted and re.fullmatch(_INTEGER, text) and key.lowest <= int(text) <= key.highest:
@@ -474,16 +485,16 @@ def _parse_value(
         return str(booleans[text.lower()]).lower()
     if key.kind is str and text.isprintable() and (not key.choices or text in key.choices):
         if key.flaw and (flaw := key.flaw(text)):
-            raise _invalid_error(f"{key.name} {flaw}", place)
+            raise _invalid_error(f"{key.name} {flaw}", location)
         return text
     raise _expected_error(
         key,
         f"the text {quote_untrusted(text)} in quotes" if quoted and key.kind is not str else quote_untrusted(text),
-        place,
+        location,
     )
 
 
-def _parse_sections(key: SettingKey, text: str, place: _Place) -> list[Any]:
+def _parse_sections(key: SettingKey, text: str, location: _Location) -> list[Any]:
     """Parse a list that is written as JSON. An empty text is an empty list."""
     try:
         entries = msgspec.json.decode(text) if text not in ("", "[]") else []
@@ -493,19 +504,19 @@ def _parse_sections(key: SettingKey, text: str, place: _Place) -> list[Any]:
         if isinstance(entry, dict) and entry.get("write") in ("true", "false"):
             entry["write"] = entry["write"] == "true"  # the settings file has words only
     if key.flaw and (flaw := key.flaw(entries)):
-        raise _invalid_error(f"{key.name} {flaw}", place)
+        raise _invalid_error(f"{key.name} {flaw}", location)
     return list(entries or ())
 
 
-def _expected_error(key: SettingKey, shown_value: str, place: _Place) -> ConfigInvalid:
-    return _invalid_error(f"{key.name} must be {key.expected}; found {shown_value}", place)
+def _expected_error(key: SettingKey, shown_value: str, location: _Location) -> ConfigInvalid:
+    return _invalid_error(f"{key.name} must be {key.expected}; found {shown_value}", location)
 
 
-def _invalid_error(reason: str, place: _Place) -> ConfigInvalid:
-    return ConfigInvalid(f"{place.label}: {reason}", hint=place.hint, **place.details)
+def _invalid_error(reason: str, location: _Location) -> ConfigInvalid:
+    return ConfigInvalid(f"{location.label}: {reason}", hint=location.hint, **location.details)
 
 
-def _unknown_error(entry: SettingEntry, place: _Place, schema: Schema) -> ConfigInvalid:
+def _unknown_error(entry: SettingEntry, location: _Location, schema: Schema) -> ConfigInvalid:
     name, keys = entry.key, schema.keys
     spellings = {spelling: key for key in keys for spelling in (key.rpartition(".")[2], key)}
     spellings |= {section: section for section in schema.sections}
@@ -517,7 +528,7 @@ def _unknown_error(entry: SettingEntry, place: _Place, schema: Schema) -> Config
         written = entry.format_key(meant)
         elsewhere = " at the beginning of a line" if entry.section and written == meant else ""
         hint = f"write '{written}'{elsewhere}, or delete the line"
-    return _invalid_error(reason, _Place(place.label, hint, place.details | {"nearest": meant}))
+    return _invalid_error(reason, _Location(location.label, hint, location.details | {"nearest": meant}))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from vmrag_link import config, env
-from vmrag_link import trust as agreements
+from vmrag_link import config, env, trust
 from vmrag_link.errors import ConfigInvalid, GitRepositoryMissing, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
@@ -69,7 +68,7 @@ def load_settings(place: Place) -> PlaceSettings:
         )
         if places is None or (not place.outright and is_outside_projects(places.top)):
             raise build_refusal(place.directory)
-        loaded = agreements.load_settings(places)
+        loaded = trust.load_settings(places)
     except VmragError as problem:
         return _settings_without_files(problem)
     return PlaceSettings(loaded.config, stated=loaded.machine | loaded.trusted)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from vmrag_link import terminal_text, trust
+from vmrag_link import agreements, terminal_text
 from vmrag_link.engines import opening
 from vmrag_link.errors import NotInitialized, UsageError, VmragError, system_failure
 from vmrag_link.file_access import read_file_stamps
@@ -505,7 +505,7 @@ def _follow_first_pin(ws: Workspace) -> None:
 def _read_settings_stamps(ws: Workspace) -> Stamps:
     """Return the stamps of the settings and trust files that a workspace has read."""
     places = ws.places
-    return configuration.read_stamp(places), read_file_stamps((places.config, *trust.list_files(places)))
+    return configuration.read_stamp(places), read_file_stamps((places.config, *agreements.list_files(places)))
 
 
 def _read_kb_stamps(ws: Workspace) -> Stamps:

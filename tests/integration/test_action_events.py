@@ -18,8 +18,7 @@ from vmrag_action import findings
 from vmrag_action.events import Comparison, read_comparison
 from vmrag_action.payload import MOST_BYTES
 from vmrag_action.runner import Runner, WorkflowJob
-from vmrag_link import env, hints
-from vmrag_link import trust as agreements
+from vmrag_link import env, hints, trust
 from vmrag_link.errors import HistoryMissing, UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.ops.verify.verify_commits import Fork
@@ -139,7 +138,7 @@ def test_base_settings_can_be_read_offline_and_checkout_is_unchanged(host, monke
 def settings_named(top: Repo, comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in comparison.environment.items():
         monkeypatch.setenv(name, value)
-    return agreements.load_settings(plumbing.locate_work_tree(top.top)).config.hooks.on_dirty
+    return trust.load_settings(plumbing.locate_work_tree(top.top)).config.hooks.on_dirty
 
 
 def test_untrusted_files_are_not_fetched(host):

@@ -16,7 +16,7 @@ from tests.support.chroma import needs_chroma
 from tests.support.mcp import Tools, Yes, warned
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
-from vmrag_link import settings_docs
+from vmrag_link import settings_edit
 from vmrag_link.chroma import bindings
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import ConfigInvalid
@@ -196,13 +196,13 @@ def test_init_with_invalid_remote_changes_nothing(bare, tools):
     ],
 )
 def test_single_value_is_set_and_the_rest_of_the_file_stays(before, after):
-    assert settings_docs.set_value(before.encode(), "remote", "x").decode() == after
+    assert settings_edit.set_value(before.encode(), "remote", "x").decode() == after
 
 
 @pytest.mark.parametrize("text", ["{remote: y}\n", "remote: >\n  git+file:///a\n  b\n", "index.keep_mb: 3\n...\n"])
 def test_unwritable_settings_file_is_named(text):
     with pytest.raises(ConfigInvalid) as raised:
-        settings_docs.set_value(text.encode(), "remote", "x")
+        settings_edit.set_value(text.encode(), "remote", "x")
     assert raised.value.hint.endswith('remote: "x"')
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.repos import Repo, isolate, make_repo
-from vmrag_link import trust as agreements
+from vmrag_link import agreements, trust
 from vmrag_link.config import LoadedSettings
 from vmrag_link.embedding.registry import NO_PERMISSION
 from vmrag_link.errors import ConfigInvalid, UsageInvalid, VmragError
@@ -61,7 +61,7 @@ def commit(repo: Repo, text: str | bytes | None) -> str:
 
 
 def loaded(repo: Repo) -> LoadedSettings:
-    return agreements.load_settings(plumbing.locate_work_tree(repo.top))
+    return trust.load_settings(plumbing.locate_work_tree(repo.top))
 
 
 def refused(repo: Repo) -> VmragError:
@@ -72,7 +72,7 @@ def refused(repo: Repo) -> VmragError:
 
 def test_settings_of_base_apply_and_those_of_head_are_ignored(repo, monkeypatch):
     base = commit(repo, BASE)
-    alone = agreements.load_settings(plumbing.locate_work_tree(repo.top)).config
+    alone = trust.load_settings(plumbing.locate_work_tree(repo.top)).config
     assert alone.remote == "git:"  # no agreement exists, and no commit is trusted
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", base)
     trusted = loaded(repo)
@@ -179,6 +179,6 @@ def test_environment_can_forbid_all_services(repo, monkeypatch):
     places = plumbing.locate_work_tree(repo.top)
     agreements.add_service(places, "openai")
     monkeypatch.setenv("VMRAG_SETTINGS_FROM", commit(repo, BASE))
-    assert {"ollama", "openai"} <= agreements.permit_services(places, loaded(repo)).services
+    assert {"ollama", "openai"} <= trust.permit_services(places, loaded(repo)).services
     monkeypatch.setenv("VMRAG_NO_SERVICES", "1")
-    assert agreements.permit_services(places, loaded(repo)) == NO_PERMISSION
+    assert trust.permit_services(places, loaded(repo)) == NO_PERMISSION

@@ -12,7 +12,7 @@ import pytest
 from tests.support import terminal
 from tests.support.repos import make_repo
 from tests.support.terminal import Project, new_project
-from vmrag_link import trust as agreements
+from vmrag_link import agreements
 from vmrag_link.git import plumbing
 from vmrag_link.toolsets.compounding.chat_model import LlmSettings
 from vmrag_mcp.process import CallProgress

@@ -13,7 +13,7 @@ from tests.support.repos import isolate
 from tests.support.screen import Screen
 from tests.support.terminal import Project
 from vmrag_hooks import lefthook
-from vmrag_link import trust as agreements
+from vmrag_link import agreements
 from vmrag_link.engines.own_branches import ASIDE_PREFIX
 from vmrag_link.git import hook_config, plumbing
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from vmrag_link import __version__, config, settings_docs
+from vmrag_link import __version__, config, settings_docs, settings_edit
 from vmrag_link.errors import ConfigInvalid
 from vmrag_link.formats import SOURCES_VERSION, find_version_flaw, is_below
 from vmrag_link.settings import Config, SourceSettings
@@ -32,7 +32,7 @@ def loaded(text: bytes) -> Config:
     ],
 )
 def test_file_states_the_sources_and_its_earlier_settings(before):
-    after = settings_docs.add_sources(before, SOURCES)
+    after = settings_edit.add_sources(before, SOURCES)
     assert after.startswith(before)
     assert loaded(after) == msgspec.structs.replace(loaded(before), sources=SOURCES)
     assert (b"\r\n" in after) == (b"\r\n" in before)
@@ -42,12 +42,12 @@ def test_file_states_the_sources_and_its_earlier_settings(before):
 @pytest.mark.parametrize("before", [b"{retrieval: {k: 5}}\n", b"retrieval:\n  k: [\n"])
 def test_file_that_cannot_take_them_is_refused(before):
     with pytest.raises(ConfigInvalid):
-        settings_docs.add_sources(before, SOURCES)
+        settings_edit.add_sources(before, SOURCES)
 
 
 def test_settings_are_not_written_without_sources():
-    assert settings_docs.add_sources(b"k", ()) == b"k"
-    assert settings_docs.format_sources(()) == ""
+    assert settings_edit.add_sources(b"k", ()) == b"k"
+    assert settings_edit.format_sources(()) == ""
 
 
 MORE = SourceSettings("docs", ("man/",))
@@ -70,7 +70,7 @@ NEW = SourceSettings("code", ("src/", "lib/"), (), "code")
 @pytest.mark.parametrize("source", [MORE, NEW], ids=["docs", "code"])
 def test_with_source_keeps_all_other_text(before, source):
     stated = loaded(before.encode())
-    after = settings_docs.add_source(before.encode(), source)
+    after = settings_edit.add_source(before.encode(), source)
     expected = {entry.collection: entry for entry in stated.sources}
     old = expected.get(source.collection)
     expected[source.collection] = msgspec.structs.replace(old, paths=old.paths + source.paths) if old else source
@@ -84,7 +84,7 @@ def test_with_source_keeps_all_other_text(before, source):
 
 def test_with_source_refuses_a_file_that_it_cannot_edit():
     with pytest.raises(ConfigInvalid):
-        settings_docs.add_source(b"{retrieval: {k: 5}}\n", MORE)
+        settings_edit.add_source(b"{retrieval: {k: 5}}\n", MORE)
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_with_source_refuses_a_file_that_it_cannot_edit():
 )
 def test_with_requirement_keeps_all_other_text(before):
     stated = loaded(before.encode())
-    after = settings_docs.set_requirement(before.encode(), SOURCES_VERSION)
+    after = settings_edit.set_requirement(before.encode(), SOURCES_VERSION)
     assert loaded(after) == msgspec.structs.replace(stated, requires=SOURCES_VERSION)
-    assert settings_docs.set_requirement(after, SOURCES_VERSION) == after
+    assert settings_edit.set_requirement(after, SOURCES_VERSION) == after
     assert (b"\r\n" in after) == ("\r\n" in before)
     for comment in ("# a comment", "# c", "# why"):
         assert (comment in before) == (comment in after.decode().splitlines() or f"  {comment}\n" in after.decode())
@@ -115,7 +115,7 @@ def test_with_requirement_keeps_all_other_text(before):
 @pytest.mark.parametrize("stated", ["0.2", "0.2.0", "0.10", "1"])
 def test_with_requirement_keeps_a_version_that_is_not_lower(stated):
     before = f'requires: "{stated}"\n'.encode()
-    assert settings_docs.set_requirement(before, SOURCES_VERSION) == before
+    assert settings_edit.set_requirement(before, SOURCES_VERSION) == before
 
 
 def test_this_program_is_not_below_the_version_that_it_writes():

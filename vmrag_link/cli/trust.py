@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 
 import click
 
+from vmrag_link.agreements import Agreements
 from vmrag_link.cli import output
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, UsageInvalid
 from vmrag_link.ops import trust as operation
 from vmrag_link.ops.trust import TrustReport, Value
-from vmrag_link.trust import Agreements
 
 
 @vmrag_command("trust")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from vmrag_link import config, locks, settings_docs
+from vmrag_link import config, locks
 from vmrag_link.documents.import_base import read_visible_metadata, remove_origin
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import UsageInvalid, no_collection, quoted

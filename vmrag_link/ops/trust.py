@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from vmrag_link import config, env, toolset
-from vmrag_link import trust as agreements
+from vmrag_link import agreements, config, env, toolset, trust
+from vmrag_link.agreements import Agreements
 from vmrag_link.embedding.base import SERVICES
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import remotes
@@ -18,7 +18,6 @@ from vmrag_link.models import Record
 from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.settings import SourceSettings
 from vmrag_link.settings.keys import CORE
-from vmrag_link.trust import Agreements
 from vmrag_link.workspace import Workspace
 
 Value = str | int | bool
@@ -72,9 +71,9 @@ def examine_settings(ws: Workspace) -> TrustReport:
     dropped: list[DroppedSetting] = []
     trusted_values: dict[str, Any] = {}
     for schema in (CORE, *toolset.installed().schemas()):
-        read_value = _make_value_reader(agreements.load_sections(ws.places, schema).config)
+        read_value = _make_value_reader(trust.load_sections(ws.places, schema).config)
         stated_settings = config.list_trust_settings(text, CONFIG_NAME, schema)
-        trusted_here = agreements.list_trusted_settings(ws.places, schema) or {}
+        trusted_here = trust.list_trusted_settings(ws.places, schema) or {}
         trusted_values |= trusted_here
         stated += [
             ReportedSetting(
@@ -131,7 +130,7 @@ def trust_source(ws: Workspace, source: SourceSettings) -> None:
     """
     if env.read_variable(env.SETTINGS_FROM):
         return
-    trusted = agreements.list_trusted_settings(ws.places) or {}
+    trusted = trust.list_trusted_settings(ws.places) or {}
     agreements.add_agreement(ws.places, {**trusted, config.name_write_setting(source.collection): source.folder})
     ws.reload_settings()
 

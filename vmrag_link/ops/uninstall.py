@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from vmrag_link import config, env, hints, locks, settings_docs
-from vmrag_link import trust as agreements
+from vmrag_link import agreements, config, env, hints, locks, settings_docs
 from vmrag_link.engines.own_branches import ASIDE_PREFIX, is_memory_branch, is_reserved, read_root
 from vmrag_link.errors import (
     Busy,

@@ -11,14 +11,16 @@ from typing import Any
 from vmrag_link.models import is_reserved_name
 from vmrag_link.pin_values import MAX_SHOWN, quote_untrusted
 
-_LONGEST_PREFIX = 20
+_MAX_PORT = 65535
+
+_MAX_PREFIX_LENGTH = 20
 """Clients accept names of 64 characters, and add the name of the server."""
 
 
 def prefix_flaw(text: str) -> str | None:
-    if len(text) <= _LONGEST_PREFIX and all(sign.isascii() and (sign.isalnum() or sign in "_-") for sign in text):
+    if len(text) <= _MAX_PREFIX_LENGTH and all(sign.isascii() and (sign.isalnum() or sign in "_-") for sign in text):
         return None
-    return f"may have {_LONGEST_PREFIX} letters, digits, _ and - at most, because clients take no other names"
+    return f"may have {_MAX_PREFIX_LENGTH} letters, digits, _ and - at most, because clients take no other names"
 
 
 SERVICE_MODEL = r"[A-Za-z0-9](?:[A-Za-z0-9_-]|[.:/@+](?![./])){0,199}"
@@ -26,8 +28,8 @@ SERVICE_MODEL = r"[A-Za-z0-9](?:[A-Za-z0-9_-]|[.:/@+](?![./])){0,199}"
 
 
 def model_flaw(text: str) -> str | None:
-    named = re.fullmatch(SERVICE_MODEL, text)
-    return None if named else "must be the name of a model: letters and digits, with . : / @ + _ - between them"
+    is_valid = re.fullmatch(SERVICE_MODEL, text)
+    return None if is_valid else "must be the name of a model: letters and digits, with . : / @ + _ - between them"
 
 
 def url_flaw(text: str) -> str | None:
@@ -59,8 +61,8 @@ def optional_url_flaw(text: str) -> str | None:
 
 
 def variable_flaw(text: str) -> str | None:
-    named = not text or re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", text)
-    return None if named else "must be the name of an environment variable, not a key itself, or empty"
+    is_valid = not text or re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", text)
+    return None if is_valid else "must be the name of an environment variable, not a key itself, or empty"
 
 
 def absolute_flaw(text: str) -> str | None:
@@ -98,17 +100,14 @@ _HOST_NAME = r"(?=.{1,253}$)[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[
 
 def server_flaw(text: str) -> str | None:
     match = re.fullmatch(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9a-fA-F:]+\]):([0-9]{1,5})", text)
-    if not text or (match and 0 < int(match[1]) < _PORTS):
+    if not text or (match and 0 < int(match[1]) <= _MAX_PORT):
         return None
     return "must be the host and the port of a server, such as db.example.org:3306, or empty"
 
 
-_PORTS = 65536
-
-
 def database_flaw(text: str) -> str | None:
-    named = re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}", text)
-    return None if not text or named else "must be the name of a database: letters, digits, _ and -, 64 at most"
+    is_valid = re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}", text)
+    return None if not text or is_valid else "must be the name of a database: letters, digits, _ and -, 64 at most"
 
 
 def tenant_flaw(text: str) -> str | None:
@@ -116,19 +115,26 @@ def tenant_flaw(text: str) -> str | None:
 
     The name is part of a URL path, and must not leave it.
     """
-    named = re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|[.](?!\.)){1,126}[A-Za-z0-9]", text)
-    return None if named else "must be a name of the Chroma server: 3 to 128 letters, digits, _ - and single dots"
+    is_valid = re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|[.](?!\.)){1,126}[A-Za-z0-9]", text)
+    return None if is_valid else "must be a name of the Chroma server: 3 to 128 letters, digits, _ - and single dots"
 
 
 def user_flaw(text: str) -> str | None:
     return None if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,31}", text) else "must be the name of a server's user"
 
 
-MOST_SOURCES, MOST_PATHSPECS, _LONGEST_PATHSPEC = 50, 100, 500
-_MOST_STARS, _MOST_STARS_OF_A_PART, _MOST_ANY_FOLDERS = 6, 2, 3
-"""git tries the rest of a pattern again at each possible end of a `*`. Six of them in one part take
-seconds for one name of sixty letters (git 2.39).
+MAX_SOURCES = 50
+MAX_PATHSPECS = 100
+"""Number of paths of one source, including the excluded ones."""
+_MAX_PATHSPEC_LENGTH = 500
+
+_MAX_STARS = 6
+"""Number of `*` in one pathspec. git tries the rest of a pattern again at each possible end of a
+`*`. Six of them in one part take seconds for one name of sixty letters (git 2.39).
 """
+_MAX_STARS_OF_A_PART = 2
+_MAX_ANY_FOLDERS = 3
+"""Number of parts `**` in one pathspec."""
 
 NOTES, NOTES_FOLDER = "notes", ".vmrag/notes/"
 """The collection and the folder of the notes that `vmrag init` sets up."""
@@ -140,8 +146,8 @@ _SOURCE_KEYS = {"collection": str, "paths": list, "exclude": list, "kind": str, 
 
 def sources_flaw(entries: Any) -> str | None:
     """Return why a value is not a list of `settings.SourceSettings` in the form of JSON."""
-    if not isinstance(entries, list) or len(entries) > MOST_SOURCES:
-        return f"must be a list of up to {MOST_SOURCES} sources, each with collection and paths"
+    if not isinstance(entries, list) or len(entries) > MAX_SOURCES:
+        return f"must be a list of up to {MAX_SOURCES} sources, each with collection and paths"
     for number, entry in enumerate(entries, start=1):
         if flaw := _source_flaw(entry):
             return f"{flaw} (source {number})"
@@ -212,8 +218,8 @@ def _of_another_kind(key: str, value: Any) -> str:
 
 def _paths_flaw(paths: list[Any], exclude: list[Any]) -> str | None:
     pathspecs = [*paths, *exclude]
-    if not paths or len(pathspecs) > MOST_PATHSPECS:
-        return f"must have up to {MOST_PATHSPECS} paths, and one at least"
+    if not paths or len(pathspecs) > MAX_PATHSPECS:
+        return f"must have up to {MAX_PATHSPECS} paths, and one at least"
     flaws = ((pathspec, pathspec_flaw(pathspec)) for pathspec in pathspecs)
     return next(
         (f"has the path {quote_untrusted(str(invalid))}, which {flaw}" for invalid, flaw in flaws if flaw), None
@@ -224,8 +230,8 @@ def pathspec_flaw(text: Any) -> str | None:
     """Return why a text is not a path below the top of a repository, in which git expands `*`, `?`,
     `[` and `**`.
     """
-    if not isinstance(text, str) or not 0 < len(text) <= _LONGEST_PATHSPEC or not text.isprintable():
-        return f"is not one to {_LONGEST_PATHSPEC} printable characters"
+    if not isinstance(text, str) or not 0 < len(text) <= _MAX_PATHSPEC_LENGTH or not text.isprintable():
+        return f"is not one to {_MAX_PATHSPEC_LENGTH} printable characters"
     if text.startswith(":"):
         return "begins with a colon, because magic words of git are not allowed"
     parts = text.removesuffix("/").split("/")
@@ -238,10 +244,10 @@ def pathspec_flaw(text: Any) -> str | None:
 
 def _wildcards_flaw(parts: list[str]) -> str | None:
     runs = [len(re.findall(r"\*+", part)) for part in parts]
-    if max(runs) > _MOST_STARS_OF_A_PART:
-        return f"has more than {_MOST_STARS_OF_A_PART} wildcards * between two slashes"
-    if sum(runs) > _MOST_STARS or parts.count("**") > _MOST_ANY_FOLDERS:
-        return f"has more than {_MOST_STARS} wildcards *, or more than {_MOST_ANY_FOLDERS} parts **"
+    if max(runs) > _MAX_STARS_OF_A_PART:
+        return f"has more than {_MAX_STARS_OF_A_PART} wildcards * between two slashes"
+    if sum(runs) > _MAX_STARS or parts.count("**") > _MAX_ANY_FOLDERS:
+        return f"has more than {_MAX_STARS} wildcards *, or more than {_MAX_ANY_FOLDERS} parts **"
     return None
 
 
@@ -256,5 +262,5 @@ def is_collection_name(text: str) -> bool:
     The rule is that of Chroma, limited to the length of a key in the knowledge base. Names of two
     characters are also valid; Chroma has other names for them (`index.metadata.make_chroma_name`).
     """
-    formed = re.fullmatch(_COLLECTION, text) and ".." not in text and not re.fullmatch(_ADDRESS, text)
-    return bool(formed) and len(text) in _COLLECTION_LENGTH
+    is_well_formed = re.fullmatch(_COLLECTION, text) and ".." not in text and not re.fullmatch(_ADDRESS, text)
+    return bool(is_well_formed) and len(text) in _COLLECTION_LENGTH

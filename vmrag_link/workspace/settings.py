@@ -106,9 +106,9 @@ class WorkspaceSettings:
     @cached_property
     def permission(self) -> Permission:
         """The embedding services that may be contacted."""
-        from vmrag_link import trust as agreements
+        from vmrag_link import trust
 
-        return agreements.permit_services(self._places, self.loaded)
+        return trust.permit_services(self._places, self.loaded)
 
 
 # Embedding modules are imported on use, because returning to an existing view takes only a tenth

@@ -19,8 +19,7 @@ from tests.support import notes
 from tests.support.mcp import ALL, Tools, Yes
 from tests.support.terminal import Project
 from tests.support.websites import Website, website
-from vmrag_link import hints
-from vmrag_link import trust as agreements
+from vmrag_link import agreements, hints
 from vmrag_mcp.options import select_tools
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Behaviour, Session

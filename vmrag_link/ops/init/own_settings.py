@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vmrag_link import config, settings_docs
+from vmrag_link import config, settings_docs, settings_edit
 from vmrag_link.file_access import write_atomically
 from vmrag_link.formats import SOURCES_VERSION
 from vmrag_link.settings import SourceSettings
@@ -33,5 +33,5 @@ def is_written_by_us(ws: Workspace, *, remote: str = "") -> bool:
 
 def _build_settings(before: bytes | None, remote: str, sources: Sequence[SourceSettings]) -> bytes:
     text = settings_docs.format_template().encode() if before is None else before
-    text = settings_docs.set_value(text, "remote", remote) if remote else text
-    return settings_docs.add_sources(settings_docs.set_requirement(text, SOURCES_VERSION), sources) if sources else text
+    text = settings_edit.set_value(text, "remote", remote) if remote else text
+    return settings_edit.add_sources(settings_edit.set_requirement(text, SOURCES_VERSION), sources) if sources else text

@@ -11,7 +11,6 @@ from __future__ import annotations
 import msgspec
 
 from vmrag_link import pin as pins
-from vmrag_link import settings_docs
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.folder import EngineName
 from vmrag_link.engines.own_branches import KEEP_BRANCH, read_root

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from vmrag_link import config, locks, settings_docs
+from vmrag_link import config, locks, settings_docs, settings_edit
 from vmrag_link.code import languages
 from vmrag_link.conversion import formats
 from vmrag_link.documents import import_base
@@ -261,7 +261,7 @@ def write_source(ws: Workspace, source: SourceSettings) -> bool:
     """
     before = config.read_settings_file(ws.places.config)
     text = settings_docs.format_template().encode() if before is None else before
-    written = settings_docs.add_source(settings_docs.set_requirement(text, SOURCES_VERSION), source)
+    written = settings_edit.add_source(settings_edit.set_requirement(text, SOURCES_VERSION), source)
     if len(written) > MAX_BYTES:
         raise ConfigInvalid(
             f"{CONFIG_NAME} would have more than {MAX_BYTES} bytes.",

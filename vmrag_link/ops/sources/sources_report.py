@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from vmrag_link import settings_docs
+from vmrag_link import settings_edit
 from vmrag_link.code import languages
 from vmrag_link.code.languages import BY_LINES
 from vmrag_link.errors import LimitExceeded
@@ -142,7 +142,7 @@ def report_sources(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
     report = SourcesReport(
         commit,
         (),
-        proposal=settings_docs.format_sources(offered),
+        proposal=settings_edit.format_sources(offered),
         uncovered=count_endings(uncovered),
         needs_extra=find_extra(uncovered),
         submodules=_list_submodules(ws, nested, {submodule.path for submodule in read_submodules if submodule.places}),
@@ -230,7 +230,7 @@ class UnnamedFiles(NamedTuple):
         lines = []
         for source in self.sources:
             same_kind = next((other for other in named if other.kind == source.kind), None)
-            section = settings_docs.format_sources([source]).splitlines()[1:]
+            section = settings_edit.format_sources([source]).splitlines()[1:]
             paths = section[-2 if source.exclude else -1].partition(": ")[2]
             lines += [f"  # to the paths of {same_kind.collection}: {paths}"] if same_kind else section
         return "".join(f"{line}\n" for line in lines)
