@@ -110,7 +110,7 @@ class StatedSetting(Record, frozen=True):
 
 
 class _Location(Record, frozen=True):
-    """Where a value is set, for messages about it."""
+    """The location where a value is set, for messages about it."""
 
     label: str
     """The beginning of a message about the value."""

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from vmrag_link.engines.folder import EngineName
 from vmrag_link.engines.limits import Limits
-from vmrag_link.errors import KnowledgeRefused, SchemaTooNew
+from vmrag_link.errors import KnowledgeRefused, RevisionMissing, SchemaTooNew
 from vmrag_link.models import (
     At,
     ChangeCounts,
@@ -525,3 +525,20 @@ def is_readable(engine: Engine, revision: str) -> bool:
     except SchemaTooNew:
         return False
     return True
+
+
+def missing_revision_error(revision: str) -> RevisionMissing:
+    return RevisionMissing(
+        f"the knowledge base has no revision {revision[:60]!r}.",
+        hint="run 'vmrag log' to list the revisions",
+        revision=revision,
+    )
+
+
+def schema_too_new_error(version: int, newest: int) -> SchemaTooNew:
+    return SchemaTooNew(
+        f"the knowledge base has schema version {version}; this program supports versions up to {newest}.",
+        hint="run 'python -m pip install --upgrade vmrag-link' to install a newer vmrag-link",
+        found=version,
+        known=newest,
+    )

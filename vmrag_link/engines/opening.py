@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmrag_link.engines.base import Engine
+from vmrag_link.engines.creation import not_initialized_error
 from vmrag_link.engines.folder import (
     CREATING_NAME,
     LOCK_NAME,
@@ -20,7 +21,6 @@ from vmrag_link.engines.folder import (
     read_doltlite_stamp,
 )
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
-from vmrag_link.errors import NotInitialized
 
 if TYPE_CHECKING:
     from vmrag_link.engines.dolt.access import DoltAccess
@@ -69,9 +69,7 @@ def open_engine(
     """
     name = detect_engine(folder)
     if name is None:
-        raise NotInitialized(
-            f"no knowledge base found in {folder}.", hint="run 'vmrag init --knowledge-base' to create a knowledge base"
-        )
+        raise not_initialized_error(folder)
     if name == "doltlite":
         from vmrag_link.engines.doltlite.engine import DoltliteEngine
 

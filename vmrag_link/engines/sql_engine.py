@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from vmrag_link.engines import base_session, limits, records
+from vmrag_link.engines import base_session, records
 from vmrag_link.engines.base import Engine, Write
 from vmrag_link.engines.base_session import BaseSession
 from vmrag_link.engines.folder import EngineName
@@ -314,7 +314,14 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
                 self._store_merged(place, undo_writes, rows)
                 result = session.commit(place, message, author, date, "--allow-empty")
             session.remember_tables_of(result, first)
-            limits.require_parents(result, session.read_parents(result), parents)
+            actual_parents = session.read_parents(result)
+        if actual_parents != tuple(parents):
+            raise EngineFailed(
+                f"the engine cannot create a revision with the parents {' and '.join(parent[:12] for parent in parents)}:"
+                f" {result[:12]} has {' and '.join(parent[:12] for parent in actual_parents) or 'none'}.",
+                hint="run 'vmrag doctor' to find the problem",
+                revision=result,
+            )
         return result
 
     def _plan_undo(self, revision: str, joined: Sequence[str]) -> dict[str, Write]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vmrag_link.engines.base import Write
+from vmrag_link.engines.creation import not_initialized_error
 from vmrag_link.engines.dolt import (
     history,
     inspection,
@@ -31,7 +32,7 @@ from vmrag_link.engines.own_branches import LINKS_BRANCH, ROOT_BRANCH
 from vmrag_link.engines.reading import PlaceRows
 from vmrag_link.engines.sql_engine import SqlEngine
 from vmrag_link.engines.tables import DOCUMENTS
-from vmrag_link.errors import EngineFailed, NotInitialized
+from vmrag_link.errors import EngineFailed
 from vmrag_link.models import (
     At,
     Link,
@@ -106,10 +107,7 @@ class DoltEngine(SqlEngine[DoltSession, str]):
         base, `DoltMissing`, and `ConfigInvalid` if it is on a server that `access` does not name.
         """
         if not cls.exists(folder):
-            raise NotInitialized(
-                f"no knowledge base found in {folder}.",
-                hint="run 'vmrag init --knowledge-base' to create a knowledge base",
-            )
+            raise not_initialized_error(folder)
         max_answer_bytes = limit_answer_bytes(limits)
         connection: SqlConnection
         if server_database.is_on_server(folder):

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from vmrag_link.engines.base import missing_revision_error
 from vmrag_link.engines.dolt import schema
 from vmrag_link.engines.dolt.connection import (
     SqlConnection,
@@ -25,7 +26,6 @@ from vmrag_link.engines.dolt.connection import (
 )
 from vmrag_link.engines.own_branches import UNFINISHED_BRANCH
 from vmrag_link.engines.records import link_row
-from vmrag_link.errors import RevisionMissing
 from vmrag_link.models import KbBranch, Link, RevisionInfo
 
 _REVISION = r"[0-9a-v]{32}"
@@ -64,11 +64,7 @@ def require_revisions(connection: SqlConnection, *revisions: str) -> None:
     existing = find_existing(connection, revisions)
     for revision in revisions:
         if revision not in existing:
-            raise RevisionMissing(
-                f"the knowledge base has no revision {revision[:60]!r}.",
-                hint="run 'vmrag log' to list the revisions",
-                revision=revision,
-            )
+            raise missing_revision_error(revision)
 
 
 def log(connection: SqlConnection, revision: str, limit: int | None) -> Iterator[RevisionInfo]:

@@ -23,14 +23,12 @@ from vmrag_link.engines.dolt.connection import SqlConnection, dolt_message, quot
 from vmrag_link.engines.folder import DOLT_FOLDER
 from vmrag_link.engines.limits import too_large_error
 from vmrag_link.engines.own_branches import UNFINISHED_BRANCH
+from vmrag_link.engines.remote_errors import damaged_error, missing_error, moved_error
 from vmrag_link.errors import (
     AuthenticationFailed,
     EngineFailed,
     EngineUnwritable,
-    RemoteDamaged,
     RemoteInvalid,
-    RemoteMissing,
-    RemoteMoved,
     RemoteRejected,
     RemoteUnreachable,
     VmragError,
@@ -218,9 +216,7 @@ def require_remote_exists(url: str) -> None:
     """Raise `RemoteMissing` for a folder without a remote, because Dolt would create one."""
     folder = parse_folder(url)
     if folder is not None and not (folder / _MANIFEST).exists():
-        raise RemoteMissing(
-            f"no knowledge base found at {url}.", hint="run 'vmrag remote' to list the remotes", remote=url
-        )
+        raise missing_error(url)
 
 
 def parse_folder(url: str) -> Path | None:
@@ -296,25 +292,12 @@ def translate_error(error: EngineFailed, url: str) -> VmragError:
     if not message or (isinstance(error, EngineUnwritable) and not is_server):
         return error
     if _contains_phrase(message, _MOVED):
-        return RemoteMoved(
-            f"{url} has changed since the last fetch; nothing was pushed.",
-            hint="run 'vmrag pull' to merge the newer revision",
-            **details,
-        )
+        return moved_error(url, message=message)
     if is_server:
         return _translate_server_error(message, url, details)
     if _contains_phrase(message, _REJECTED):
         return RemoteRejected(f"{url} rejected the push: {message}.", hint="check who may write there", **details)
-    return damaged_error(url, said=message)
-
-
-def damaged_error(url: str, *, said: str = "") -> RemoteDamaged:
-    return RemoteDamaged(
-        f"no readable knowledge base at {url}; nothing was fetched.",
-        hint="run 'vmrag remote' to check the address",
-        remote=url,
-        said=said,
-    )
+    return damaged_error(url, message=message)
 
 
 def _contains_phrase(message: str, phrases: tuple[str, ...]) -> bool:
@@ -330,9 +313,7 @@ def _translate_server_error(message: str, url: str, details: Mapping[str, str]) 
             **details,
         )
     if _contains_phrase(message, _MISSING):
-        return RemoteMissing(
-            f"no knowledge base found at {url}.", hint="run 'vmrag remote' to list the remotes", **details
-        )
+        return missing_error(url, message=details["said"])
     if _contains_phrase(message, _UNREACHABLE):
         server = url if url.startswith("http") else "https://www.dolthub.com" if is_hosted_database(url) else ""
         check_server = f"run 'curl -sS {quoted(server)}' to check the server"

@@ -16,23 +16,18 @@ from pathlib import Path
 
 from vmrag_link import file_access, locks, permissions, terminal_text
 from vmrag_link.engines import inspection, tables
-from vmrag_link.engines.base import SCHEMA_VERSION
+from vmrag_link.engines.base import SCHEMA_VERSION, schema_too_new_error
+from vmrag_link.engines.creation import already_exists_error, continuation_message, translate_os_errors
 from vmrag_link.engines.dolt import program
 from vmrag_link.engines.dolt.access import DoltAccess
 from vmrag_link.engines.dolt.connection import SqlConnection, quote_identifier, quote_literal
 from vmrag_link.engines.dolt.shell import ShellConnection, limit_answer_bytes
 from vmrag_link.engines.folder import CREATING_NAME, DOLT_FOLDER, LOCK_NAME, SERVER_FILE, UNCOMMITTED_NAME
-from vmrag_link.engines.limits import (
-    USUAL_LIMITS,
-    Limits,
-    already_exists_error,
-    continuation_message,
-    translate_os_errors,
-)
+from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.own_branches import ROOT_BRANCH
 from vmrag_link.engines.records import require_storable
 from vmrag_link.engines.tables import ROWS_HINT, Table
-from vmrag_link.errors import EngineFailed, RowsInvalid, SchemaTooNew
+from vmrag_link.errors import EngineFailed, RowsInvalid
 from vmrag_link.models import Record
 
 META = "vmrag_meta"
@@ -142,12 +137,7 @@ def inspect_schema(
     if kinds.get(META) == "BASE TABLE":
         version = _stored_version(connection, at)
         if version > SCHEMA_VERSION:
-            raise SchemaTooNew(
-                f"the knowledge base has schema version {version}; this program supports versions up to {SCHEMA_VERSION}.",
-                hint="run 'python -m pip install --upgrade vmrag-link' to install a newer vmrag-link",
-                found=version,
-                known=SCHEMA_VERSION,
-            )
+            raise schema_too_new_error(version, SCHEMA_VERSION)
     allowed = {name: _normalize_sql(sql) for name, sql in (*TABLES.items(), *(also or {}).items())}
     # Statements only contain our names, because the program treats a backslash as an escape in any
     # quotes.

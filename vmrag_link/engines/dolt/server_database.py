@@ -13,12 +13,13 @@ from pathlib import Path
 import msgspec
 
 from vmrag_link import file_access, locks
+from vmrag_link.engines.creation import translate_os_errors
 from vmrag_link.engines.dolt import schema
 from vmrag_link.engines.dolt.access import DoltAccess, is_local, require_private, require_server
 from vmrag_link.engines.dolt.connection import dolt_message, quote_identifier, quote_literal
 from vmrag_link.engines.dolt.server import ServerConnection
 from vmrag_link.engines.folder import LOCK_NAME, SERVER_FILE
-from vmrag_link.engines.limits import USUAL_LIMITS, translate_os_errors
+from vmrag_link.engines.limits import USUAL_LIMITS
 from vmrag_link.engines.own_branches import ROOT_BRANCH, UNFINISHED_BRANCH
 from vmrag_link.errors import (
     AlreadyInitialized,

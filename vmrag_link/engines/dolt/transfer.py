@@ -17,13 +17,13 @@ from vmrag_link.engines.folder import DOLT_FOLDER
 from vmrag_link.engines.inspector import collect_new_ancestors, name_vetted_heads
 from vmrag_link.engines.limits import Limits, too_large_error
 from vmrag_link.engines.own_branches import ROOT_BRANCH, is_reserved
+from vmrag_link.engines.remote_errors import damaged_error, moved_error
 from vmrag_link.errors import (
     EngineFailed,
     EngineUnwritable,
     FileSystemError,
     KnowledgeRefused,
     RemoteDamaged,
-    RemoteMoved,
 )
 from vmrag_link.file_access import require_space
 from vmrag_link.models import Row
@@ -73,7 +73,7 @@ def peek_heads(url: str, access: DoltAccess) -> dict[str, str] | None:
     try:
         manifest = files.read_manifest(remote_folder)
     except OSError as error:
-        raise remotes.damaged_error(url) from error
+        raise damaged_error(url) from error
     names = [name for name in files.parse_table_counts(manifest) or () if name != files.JOURNAL]
     tables = [path for name in names if (path := files.find_table_file(remote_folder, name))]
     try:
@@ -130,11 +130,7 @@ def _require_unmoved(
     _fetch_locked(session, access, remote, url, user=user)
     now = remotes.read_heads(session.folder, remote)
     if any(before.get(branch) != now.get(branch) for branch in branches):
-        raise RemoteMoved(
-            f"{url} has changed since the last fetch; nothing was pushed.",
-            hint="run 'vmrag pull' to merge the newer revision",
-            remote=url,
-        )
+        raise moved_error(url)
 
 
 def _require_not_foreign(session: DoltSession, remote: str, url: str, targets: Mapping[str, str]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmrag_link.engines.base import Write
+from vmrag_link.engines.creation import not_initialized_error
 from vmrag_link.engines.doltlite import extent, history, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.history import WORKING
@@ -17,7 +18,7 @@ from vmrag_link.engines.folder import DOLTLITE_FILE, read_doltlite_stamp
 from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.own_branches import LINKS_BRANCH
 from vmrag_link.engines.sql_engine import SqlEngine
-from vmrag_link.errors import EngineFailed, NotInitialized
+from vmrag_link.errors import EngineFailed
 from vmrag_link.models import (
     At,
     Link,
@@ -79,10 +80,7 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
         """
         path = folder / DOLTLITE_FILE
         if not cls.exists(folder):
-            raise NotInitialized(
-                f"no knowledge base found in {folder}.",
-                hint="run 'vmrag init --knowledge-base' to create a knowledge base",
-            )
+            raise not_initialized_error(folder)
         extent.require_whole(path)
         return cls(folder, lock_timeout=lock_timeout, limits=limits)
 

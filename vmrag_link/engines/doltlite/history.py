@@ -17,12 +17,12 @@ from typing import Any
 
 import msgspec
 
+from vmrag_link.engines.base import missing_revision_error
 from vmrag_link.engines.doltlite import schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.schema import parse_objects
 from vmrag_link.engines.own_branches import UNFINISHED_BRANCH
 from vmrag_link.engines.records import link_row
-from vmrag_link.errors import RevisionMissing
 from vmrag_link.models import KbBranch, Link, RevisionInfo
 
 WORKING = "WORKING"
@@ -72,11 +72,7 @@ def require_revisions(connection: Connection, *revisions: str) -> None:
     """Raise `RevisionMissing` for the first revision that does not exist here."""
     for revision in revisions:
         if not revision_exists(connection, revision):
-            raise RevisionMissing(
-                f"the knowledge base has no revision {revision[:60]!r}.",
-                hint="run 'vmrag log' to list the revisions",
-                revision=revision,
-            )
+            raise missing_revision_error(revision)
 
 
 def log(connection: Connection, revision: str, limit: int | None) -> Iterator[RevisionInfo]:

@@ -13,14 +13,12 @@ from pathlib import Path
 
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.limits import too_large_error
+from vmrag_link.engines.remote_errors import damaged_error, missing_error, moved_error
 from vmrag_link.errors import (
     DOLTLITE_PATH_BYTES,
     AuthenticationFailed,
     EngineFailed,
-    RemoteDamaged,
     RemoteInvalid,
-    RemoteMissing,
-    RemoteMoved,
     RemoteRejected,
     RemoteUnreachable,
     VmragError,
@@ -110,11 +108,7 @@ def _require_unmoved(connection: Connection, remote: str, url: str, branch: str,
     known_head = read_heads(connection, remote).get(branch)
     refresh()
     if read_heads(connection, remote).get(branch) != known_head:
-        raise RemoteMoved(
-            f"{url} has changed since the last fetch; nothing was pushed.",
-            hint="run 'vmrag pull' to merge the newer revision",
-            remote=url,
-        )
+        raise moved_error(url)
 
 
 def _register_remote(connection: Connection, remote: str, url: str) -> None:
@@ -224,24 +218,14 @@ def _translate_error(error: EngineFailed, url: str) -> VmragError:
         hint = "run 'ls ~/.doltlite/creds' to find your key, and give its public half to the server's administrator"
         return AuthenticationFailed(f"{url} refused the login: {message}.", hint=hint, **details)
     if code == _CONSTRAINT and "fast-forward" in message:
-        return RemoteMoved(
-            f"{url} has changed since the last fetch; nothing was pushed.",
-            hint="run 'vmrag pull' to merge the newer revision",
-            **details,
-        )
+        return moved_error(url, message=message)
     if code == _CONSTRAINT:
         return _rejected_error(url, message, details)
     if (code == _ERROR and "not found" in message) or not _may_exist(url):
-        return RemoteMissing(
-            f"no knowledge base found at {url}.", hint="run 'vmrag remote' to list the remotes", **details
-        )
+        return missing_error(url, message=message)
     served = url.startswith("http")
     if code in _DAMAGED or (not served and code == _CANTOPEN):
-        return RemoteDamaged(
-            f"no readable knowledge base at {url}; nothing was fetched.",
-            hint="run 'vmrag remote' to check the address",
-            **details,
-        )
+        return damaged_error(url, message=message)
     return _server_error(message, url, details) if served else error
 
 

@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping
 
 from vmrag_link import terminal_text
-from vmrag_link.engines.base import SCHEMA_VERSION
+from vmrag_link.engines.base import SCHEMA_VERSION, schema_too_new_error
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.records import require_storable
 from vmrag_link.engines.tables import ROWS_HINT
-from vmrag_link.errors import RowsInvalid, SchemaTooNew
+from vmrag_link.errors import RowsInvalid
 
 _MAX_SHOWN_CHARACTERS = 100
 _VERSION = "[1-9][0-9]{0,8}"
@@ -101,12 +101,7 @@ def _stored_version(connection: Connection) -> int:
         raise RowsInvalid(f"the knowledge base {connection.path} does not contain its schema version.", hint=ROWS_HINT)
     version = int(match[0])
     if version > SCHEMA_VERSION:
-        raise SchemaTooNew(
-            f"the knowledge base has schema version {version}; this program supports versions up to {SCHEMA_VERSION}.",
-            hint="run 'python -m pip install --upgrade vmrag-link' to install a newer vmrag-link",
-            found=version,
-            known=SCHEMA_VERSION,
-        )
+        raise schema_too_new_error(version, SCHEMA_VERSION)
     return version
 
 

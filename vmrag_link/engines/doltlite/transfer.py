@@ -14,12 +14,13 @@ from pathlib import Path
 
 from vmrag_link import file_access, locks, permissions
 from vmrag_link.engines import inspection as engine_inspection
+from vmrag_link.engines.creation import already_exists_error, continuation_message, translate_os_errors
 from vmrag_link.engines.doltlite import extent, history, inspection, remotes, schema
 from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.session import DoltliteSession
 from vmrag_link.engines.folder import CREATING_NAME, DOLTLITE_FILE, LOCK_NAME, UNCOMMITTED_NAME
 from vmrag_link.engines.inspector import ParentMap, name_vetted_heads
-from vmrag_link.engines.limits import Limits, already_exists_error, continuation_message, translate_os_errors
+from vmrag_link.engines.limits import Limits
 from vmrag_link.engines.own_branches import ROOT_BRANCH
 from vmrag_link.errors import EngineFailed, FileSystemError, KnowledgeRefused, RemoteMissing
 from vmrag_link.models import Row

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from vmrag_link import file_access, locks, pin_values
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine
+from vmrag_link.engines.creation import continuation_message
 from vmrag_link.engines.folder import LOCK_NAME, EngineName, detect_engine
-from vmrag_link.engines.limits import continuation_message
 from vmrag_link.engines.own_branches import read_root
 from vmrag_link.errors import (
     INDEXING_FAILURES,
