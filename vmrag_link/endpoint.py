@@ -32,7 +32,7 @@ ATTEMPTS = 3
 PAUSES = (0.5, 2.0)
 """Seconds between the attempts, unless the service asks for another pause."""
 
-LONGEST_PAUSE = 15.0
+MAX_PAUSE_SECONDS = 15.0
 """The longest pause in seconds that a service can ask for (`Retry-After`). If it asks for a longer
 one, there is no second attempt.
 """
@@ -43,12 +43,12 @@ OPEN_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
 
-MOST_BYTES = 100_000_000
+MAX_ANSWER_BYTES = 100_000_000
 """Maximum size of an answer, unless the caller sets a lower one. 256 vectors of 16,384 numbers take
 90 million bytes.
 """
 
-LONGEST_SENTENCE = 300
+MAX_MESSAGE_LENGTH = 300
 TOO_MANY, SERVER_ERRORS = 429, 500
 FORBIDDEN = 403
 """With a `Retry-After`, GitHub reports that a client sends too many requests."""
@@ -145,7 +145,7 @@ def send_request(
     seconds: float | None = None,
     max_bytes: int | None = None,
     once: bool = False,
-    patience: float = LONGEST_PAUSE,
+    patience: float = MAX_PAUSE_SECONDS,
 ) -> bytes:
     """Send a request with any method, and return the answer.
 
@@ -166,7 +166,7 @@ def send_request(
         headers=headers if body is None else {"Content-Type": "application/json", **headers},
         seconds=ANSWER_SECONDS if seconds is None else seconds,
         secrets=secrets,
-        max_bytes=MOST_BYTES if max_bytes is None else max_bytes,
+        max_bytes=MAX_ANSWER_BYTES if max_bytes is None else max_bytes,
     )
     for attempt in range(ATTEMPTS):
         try:
@@ -368,4 +368,4 @@ def _find_message(content: bytes, secrets: Sequence[str]) -> str:
         return ""
     for secret in secrets:
         value = value.replace(secret, "…")
-    return terminal_text.escape_line(" ".join(value.split()))[:LONGEST_SENTENCE]
+    return terminal_text.escape_line(" ".join(value.split()))[:MAX_MESSAGE_LENGTH]

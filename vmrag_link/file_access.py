@@ -16,12 +16,14 @@ from vmrag_link import permissions
 from vmrag_link.errors import in_the_way, too_little_space
 
 STALE_SECONDS = 600
+"""A temporary file that is older was left by a killed process."""
 TEMPORARY_LENGTH = 50
 """Number of characters of a file's name that its temporary file's name contains."""
 _TEMPORARY = r"(?s)\.(.*)\.[0-9a-f]{12}\.tmp"  # compiled if there is one
 """Pattern of a temporary file's name."""
 SPARE_BYTES = 32_000_000
 """Bytes that stay free on the disk after a large write."""
+_FILE_TYPES = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
 
 
 def read_regular(path: Path, limit: int) -> bytes:
@@ -60,10 +62,7 @@ def describe_file_type(path: Path) -> str:
         return f"a link to {os.readlink(path)}"  # noqa: PTH115  a Path would tidy it up
     if stat.S_ISREG(mode):
         return ""
-    return _KINDS.get(stat.S_IFMT(mode), "a device")
-
-
-_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+    return _FILE_TYPES.get(stat.S_IFMT(mode), "a device")
 
 
 def require_files(*paths: Path) -> None:
@@ -83,7 +82,7 @@ def require_folders(*paths: Path) -> None:
     """
     for path in paths:
         file_type = describe_file_type(path) or ("a file" if path.exists() else "")
-        if file_type not in ("", _KINDS[stat.S_IFDIR]):
+        if file_type not in ("", _FILE_TYPES[stat.S_IFDIR]):
             raise in_the_way(path, f"{file_type}, and no folder")
 
 
@@ -92,11 +91,11 @@ def require_no_link(path: Path, directory: Path) -> None:
 
     A pull request can have added the link.
     """
-    place, start = (Path(os.path.abspath(part)) for part in (path, directory))  # noqa: PTH100  links stay
+    target, start = (Path(os.path.abspath(part)) for part in (path, directory))  # noqa: PTH100  links stay
     top = next((folder for folder in (start, *start.parents) if (folder / ".git").exists()), None)
-    if top is None or not place.is_relative_to(top):
+    if top is None or not target.is_relative_to(top):
         return
-    for part in [place, *place.parents][: len(place.parts) - len(top.parts)]:
+    for part in [target, *target.parents][: len(target.parts) - len(top.parts)]:
         if part.is_symlink():
             raise in_the_way(part, describe_file_type(part))
 
@@ -108,7 +107,7 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True, mode: 
     for files that can be rebuilt and can be empty after a power cut. `mode` is the mode of the
     file. By default, it depends on the folder.
     """
-    fresh = [parent for parent in (path.parent, *path.parent.parents) if not parent.exists()]
+    missing_parents = [parent for parent in (path.parent, *path.parent.parents) if not parent.exists()]
     permissions.make_folder(path.parent)
     # The name is cut, so that the longest name has room for the rest. A character has at most 4
     # bytes.
@@ -127,7 +126,7 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True, mode: 
         temporary.unlink(missing_ok=True)
         raise
     if durable:
-        for folder in dict.fromkeys((path.parent, *(created.parent for created in fresh))):
+        for folder in dict.fromkeys((path.parent, *(created.parent for created in missing_parents))):
             sync_to_disk(folder)
 
 

@@ -47,13 +47,14 @@ def list_commands(hint: str) -> list[str]:
 def list_alternatives(hint: str) -> list[str]:
     """Return the alternatives of a hint, each as a hint."""
     commands = [match.span() for match in _COMMAND.finditer(hint)]
-    splits = [
-        place
-        for place in (match.start() for match in re.finditer(_OR, hint))
-        if not any(start < place < end for start, end in commands)
-    ]
-    ends = zip([0, *(place + len(_OR) for place in splits)], [*splits, len(hint)], strict=True)
-    parts = [hint[start:end] for start, end in ends if start < end]
+    separators = [match.span() for match in re.finditer(_OR, hint)]
+    parts = []
+    part_start = 0
+    for start, end in [*separators, (len(hint), len(hint))]:
+        if not any(command_start < start < command_end for command_start, command_end in commands):
+            parts.append(hint[part_start:start])
+            part_start = end
+    parts = [part for part in parts if part]
     return [f"{_RUN}{part}" if part.startswith("'") else part for part in parts]
 
 

@@ -1,4 +1,4 @@
-"""Hosts of URLs in a normal form for comparisons."""
+"""Hosts of URLs: their normal form for comparisons, whether they are this machine, and users."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from ipaddress import IPv4Address, IPv6Address
 _NUMBER = r"(?:0x[0-9a-f]*|[0-9]+)"
 _IPV4_BITS = 32
 _BYTE = 256
-
 
 _USER = re.compile(r"\s*(?:(?:(?P<scheme>[^/?#:@]*):)?//(?P<user>[^/]*)@|(?P<login>[^/]*)@[^/]*:)", re.DOTALL)
 """In git's URLs for SSH, the user can contain `?` and `#`, so neither of them ends it."""
@@ -70,7 +69,7 @@ def _parse_ipv4(name: str) -> IPv4Address | None:
     *first, last = (_parse_number(part) for part in name.split("."))
     if any(part >= _BYTE for part in first) or last >= 1 << (_IPV4_BITS - 8 * len(first)):
         raise ValueError(name)
-    return IPv4Address(last + sum(part << (24 - 8 * place) for place, part in enumerate(first)))
+    return IPv4Address(last + sum(part << (24 - 8 * number) for number, part in enumerate(first)))
 
 
 def _parse_number(text: str) -> int:

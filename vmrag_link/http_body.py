@@ -11,7 +11,7 @@ GZIP = ("gzip", "x-gzip")
 GZIP_BEGINS = b"\x1f\x8b"
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _SLICE = 4096  # zlib copies all that follows a piece, once for each piece
-_MOST_PIECES = 10_000
+_MAX_PIECES = 10_000
 
 
 class BodyTooLarge(Exception):
@@ -59,7 +59,7 @@ def gunzip(packed: bytes, max_bytes: int) -> bytes:
                 raise BodyDamaged from error
             if len(body) > max_bytes:
                 raise BodyTooLarge
-            if pieces > _MOST_PIECES:
+            if pieces > _MAX_PIECES:
                 raise BodyDamaged
             rest = unpacker.unused_data
     if packed and not unpacker.eof:

@@ -25,8 +25,9 @@ MAX_ENTRY_BYTES = 1 << 16
 FORMAT = 1
 """The format of an entry. Entries of newer programs have a higher one."""
 
-LONGEST_PATH, LONGEST_NAME = 4096, 255
-"""Bytes. The system refuses longer paths and names."""
+_MAX_PATH_BYTES = 4096
+_MAX_NAME_BYTES = 255
+"""The system refuses longer paths and names."""
 
 
 class CommitEntry(Record, frozen=True, tag="commit"):
@@ -138,9 +139,10 @@ def _decode_entry(content: bytes) -> Entry | None:
         entry: Entry = msgspec.convert(json.loads(content), type=Entry)
     except (ValueError, RecursionError):  # ValidationError is a ValueError
         return None
-    values = msgspec.to_builtins(entry)
-    pin, _ = values.pop("pin", None), values.pop("format")
-    return entry if all(map(_is_possible_name, values.values())) and "\0" not in (pin or "") else None
+    names = msgspec.to_builtins(entry)
+    del names["format"]
+    pin = names.pop("pin", None) or ""
+    return entry if all(map(_is_possible_name, names.values())) and "\0" not in pin else None
 
 
 def _is_possible_name(name: str) -> bool:
@@ -149,4 +151,8 @@ def _is_possible_name(name: str) -> bool:
         raw = os.fsencode(name)
     except UnicodeEncodeError:
         return False
-    return b"\0" not in raw and len(raw) < LONGEST_PATH and all(len(part) <= LONGEST_NAME for part in raw.split(b"/"))
+    return (
+        b"\0" not in raw
+        and len(raw) < _MAX_PATH_BYTES
+        and all(len(part) <= _MAX_NAME_BYTES for part in raw.split(b"/"))
+    )

@@ -25,7 +25,7 @@ from vmrag_link.file_access import read_regular
 
 _GRACE_SECONDS = 3.0
 """Seconds that a terminated program has to clean up."""
-
+_MAX_LINK_BYTES = 4096
 
 _bounded_now: set[subprocess.Popen[bytes]] = set()
 """Running programs with a time limit. They use the network, and wait for it."""
@@ -101,7 +101,8 @@ def _prepare_start(
 
     Raises FileNotFoundError if the program does not exist.
     """
-    environ, around = dict(os.environ if env is None else env), _find_surrounding_trees(cwd)
+    environ = dict(os.environ if env is None else env)
+    around = _find_surrounding_trees(cwd)
     program, *arguments = argv
     if "/" not in program:
         path = _find_program(program, environment.list_program_folders(environ), around)
@@ -126,8 +127,8 @@ def _find_programs(program: str, folders: tuple[str, ...], around: frozenset[_Id
 
     The module of `shutil.which` would slow down each hook.
     """
-    places = (os.path.join(folder, program) for folder in _filter_folders(folders, around, ""))  # noqa: PTH118  as on PATH
-    return (place for place in places if os.access(place, os.X_OK) and not os.path.isdir(place))  # noqa: PTH112
+    paths = (os.path.join(folder, program) for folder in _filter_folders(folders, around, ""))  # noqa: PTH118  as on PATH
+    return (path for path in paths if os.access(path, os.X_OK) and not os.path.isdir(path))  # noqa: PTH112
 
 
 def _compute_path(environ: Mapping[str, str], around: frozenset[_Identity]) -> str:
@@ -136,7 +137,8 @@ def _compute_path(environ: Mapping[str, str], around: frozenset[_Identity]) -> s
 
 
 def _filter_folders(folders: tuple[str, ...], around: frozenset[_Identity], activated: str) -> tuple[str, ...]:
-    return tuple(entry for entry in folders if entry == activated or around.isdisjoint(_identify_parents(entry)))
+    """Return the folders of PATH that are `activated` or not in one of the work trees `around`."""
+    return tuple(folder for folder in folders if folder == activated or around.isdisjoint(_identify_parents(folder)))
 
 
 @functools.lru_cache(maxsize=256)
@@ -177,17 +179,14 @@ def _find_work_trees(folder: str) -> tuple[str, ...]:
     return ()
 
 
-_LINK_BYTES = 4096
-
-
 def _find_main_tree(top: Path) -> Iterator[str]:
     """Yield the top of the work tree that contains the git directory named by the `.git` file of
     this one.
     """
     with contextlib.suppress(OSError):
-        link = os.fsdecode(read_regular(top / ".git", _LINK_BYTES).removeprefix(b"gitdir: ").rstrip(b"\n"))
-        named = Path(os.path.realpath(top / link))
-        yield from (str(parent.parent) for parent in named.parents if parent.name == ".git")
+        link = os.fsdecode(read_regular(top / ".git", _MAX_LINK_BYTES).removeprefix(b"gitdir: ").rstrip(b"\n"))
+        git_dir = Path(os.path.realpath(top / link))
+        yield from (str(parent.parent) for parent in git_dir.parents if parent.name == ".git")
 
 
 def _identify_folder(folder: str) -> Iterator[_Identity]:

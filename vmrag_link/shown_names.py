@@ -27,16 +27,19 @@ def name_documents(
     files = {key for key in unique if key[0] in sources}
     if not files and not any(name in sources for name in collections):
         return {key: "/".join(key) for key in unique}
-    homes = list(collections)
+    collection_names = list(collections)
     paths = sorted({path for _, path in files})
-    owners = {name: find_ids(name, paths) for name in homes} if paths else {}
-    alone = {key for key in files if not any(key[1] in ids for name, ids in owners.items() if name != key[0])}
-    full = {key: "/".join(key) for key in unique if key not in alone}
-    taken = [find_ids(name, list(full.values())) for name in homes if name in sources] if full else []
-    names = {key: key[1] for key in alone}
-    for key, name in full.items():
-        is_path = any(name in ids for ids in taken)
-        names[key] = "//".join(key) if is_path else name
+    ids_by_collection = {name: find_ids(name, paths) for name in collection_names} if paths else {}
+    names: dict[DocumentKey, str] = {}
+    for collection, path in files:
+        if not any(path in ids for name, ids in ids_by_collection.items() if name != collection):
+            names[collection, path] = path
+    full_names = {key: "/".join(key) for key in unique if key not in names}
+    sources_here = [name for name in collection_names if name in sources] if full_names else []
+    files_named_so = [find_ids(name, list(full_names.values())) for name in sources_here]
+    for key, name in full_names.items():
+        is_also_path = any(name in ids for ids in files_named_so)
+        names[key] = "//".join(key) if is_also_path else name
     return names
 
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NoReturn  # noqa: E402
 if TYPE_CHECKING:
     from types import TracebackType
 
-SELDOM = 20_000
+_COLLECTION_THRESHOLD = 20_000
 """Number of new objects after which garbage is collected. Python's 700 are for programs with less
 memory.
 """
@@ -58,7 +58,7 @@ def enable_collection() -> None:
     """
     if not gc.isenabled():
         gc.freeze()
-        gc.set_threshold(SELDOM)
+        gc.set_threshold(_COLLECTION_THRESHOLD)
         gc.enable()
 
 

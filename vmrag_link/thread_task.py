@@ -19,14 +19,14 @@ class ThreadTask(Generic[T]):
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
-        self._done: list[T] = []
+        self._results: list[T] = []
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run_work, daemon=True)
         self._thread.start()
 
     def _run_work(self) -> None:
         try:
-            self._done.append(self._work())
+            self._results.append(self._work())
         except BaseException as error:  # noqa: BLE001  raised where it is waited for
             self._error = error
 
@@ -36,4 +36,4 @@ class ThreadTask(Generic[T]):
             raise TimeoutError
         if self._error is not None:
             raise self._error
-        return self._done[0]
+        return self._results[0]

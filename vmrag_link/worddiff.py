@@ -70,10 +70,10 @@ Run = tuple[int, int, int]
 CONTEXT_WORDS = 12
 _OMITTED = "…"
 
-_SMALL = 128 * 128
+_MAX_SMALL_PAIRS = 128 * 128
 """Number of old elements times number of new elements, up to which difflib compares them."""
-_LEVELS = 12
-MOST_WORK = 20_000_000
+_MAX_LEVELS = 12
+MAX_WORK = 20_000_000
 """Number of elements and pairs of elements that one difference can examine.
 
 Ordinary texts and code need a small part of it. A line with megabytes of numbers took minutes
@@ -92,7 +92,7 @@ all is new.
 _WORD = r"[^\W\u3040-\u30ff\u3400-\u9fff]+|[\u3040-\u30ff\u3400-\u9fff]|\s+|[^\w\s]"
 
 
-_EACH_ANCHOR = 50
+_ANCHOR_COST = 50
 """Cost of an anchor, and of the search between it and the next one."""
 
 
@@ -100,7 +100,7 @@ class _Allowance:
     """The remaining work of one difference."""
 
     def __init__(self) -> None:
-        self._left = MOST_WORK
+        self._left = MAX_WORK
 
     def covers(self, cost: int) -> bool:
         """Use up the cost if the remaining work covers it, and return whether it did."""
@@ -216,7 +216,7 @@ def _find_edges(old: Sequence[str], new: Sequence[str]) -> list[Run]:
     return [(0, 0, head), (len(old) - tail, len(new) - tail, tail)]
 
 
-def _find_runs(old: Sequence[str], new: Sequence[str], allowance: _Allowance, levels: int = _LEVELS) -> list[Run]:
+def _find_runs(old: Sequence[str], new: Sequence[str], allowance: _Allowance, levels: int = _MAX_LEVELS) -> list[Run]:
     """Return the equal runs in the order of both sequences."""
     (_, _, head), last = _find_edges(old, new)
     middle = _find_inner_runs(old[head : last[0]], new[head : last[1]], allowance, levels)
@@ -224,7 +224,7 @@ def _find_runs(old: Sequence[str], new: Sequence[str], allowance: _Allowance, le
 
 
 def _find_inner_runs(old: Sequence[str], new: Sequence[str], allowance: _Allowance, levels: int) -> Iterator[Run]:
-    small = len(old) * len(new) <= _SMALL
+    small = len(old) * len(new) <= _MAX_SMALL_PAIRS
     if not old or not new or not allowance.covers(len(old) * len(new) if small else len(old) + len(new)):
         return
     if small:
@@ -259,7 +259,7 @@ def _find_anchors(old: Sequence[str], new: Sequence[str], allowance: _Allowance)
         if len(places_new.get(element, ())) == len(positions)
     }
     rarest = min(common.values(), default=0)
-    if not allowance.covers(_EACH_ANCHOR * sum(number for number in common.values() if number == rarest)):
+    if not allowance.covers(_ANCHOR_COST * sum(number for number in common.values() if number == rarest)):
         return []
     pairs = sorted(
         pair

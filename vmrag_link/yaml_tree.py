@@ -18,8 +18,8 @@ _STRANGE = "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0
 
 MERGE_KEY = "<<"
 
-DEEPEST = 100
-_TOO_DEEP = f"is nested deeper than {DEEPEST} levels"
+MAX_DEPTH = 100
+_TOO_DEEP = f"is nested deeper than {MAX_DEPTH} levels"
 
 
 class YamlRefused(Exception):
@@ -77,7 +77,7 @@ def parse_events(text: str) -> Iterator[Any]:
         for event in events_iterator:
             line = event.start_mark.line + 1
             levels -= isinstance(event, yaml.CollectionEndEvent)
-            if levels > DEEPEST:
+            if levels > MAX_DEPTH:
                 raise YamlRefused(_TOO_DEEP, line)
             levels += isinstance(event, yaml.CollectionStartEvent)
             if getattr(event, "anchor", None) is not None:
@@ -111,7 +111,7 @@ def _syntax_hint(content: str, problem: str) -> str:
     return ""
 
 
-MOST_NODES = 250_000
+MAX_NODES = 250_000
 
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 _FRACTION = re.compile(r"-?(?:0|[1-9][0-9]{0,18})(?:\.[0-9]{1,40})?(?:[eE][-+]?[0-9]{1,3})?")
@@ -208,8 +208,8 @@ class _Builder:
     def build_node(self, event: Any) -> Node:
         line = event.start_mark.line + 1
         self._nodes += 1
-        if self._nodes > MOST_NODES:
-            raise YamlRefused(f"the file has more than {MOST_NODES:,} values", line)
+        if self._nodes > MAX_NODES:
+            raise YamlRefused(f"the file has more than {MAX_NODES:,} values", line)
         match type(event).__name__:
             case "ScalarEvent":
                 return ScalarNode(

@@ -134,7 +134,7 @@ def _limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "PAUSES", (0.0, 0.0))
     monkeypatch.setattr(endpoint, "_open_until", {})
     monkeypatch.setattr(endpoint, "ANSWER_SECONDS", float(SECONDS))
-    monkeypatch.setattr(endpoint, "MOST_BYTES", MOST)
+    monkeypatch.setattr(endpoint, "MAX_ANSWER_BYTES", MOST)
 
 
 @pytest.mark.timeout(60)

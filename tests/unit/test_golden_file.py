@@ -121,7 +121,7 @@ def test_queries_file_rejects_invalid_text(data):
 
 
 def test_number_of_values_is_limited(monkeypatch):
-    monkeypatch.setattr(yaml_tree, "MOST_NODES", 1000)
+    monkeypatch.setattr(yaml_tree, "MAX_NODES", 1000)
     assert "line 3: the file has more than 1,000 values" in refused("queries:\n  [a,\n  " + "a," * 1000 + "]").message
 
 

@@ -21,7 +21,7 @@ from vmrag_link.git.run import check_git, is_for_agent, run_git
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
 
-LONGEST_REF = 4096
+MAX_REF_LENGTH = 4096
 """Maximum number of characters. A ref is the path of a file."""
 
 locate_work_tree = discovery.locate_work_tree
@@ -198,7 +198,7 @@ def can_name_commit(ref: str) -> bool:
     """Return whether git can resolve this text. Options, exclusions and searches by an agent are
     rejected.
     """
-    if not ref or ref[0] in "-^" or "\0" in ref or len(ref) > LONGEST_REF:
+    if not ref or ref[0] in "-^" or "\0" in ref or len(ref) > MAX_REF_LENGTH:
         return False
     return not (is_for_agent() and searches_messages(ref))
 
@@ -210,7 +210,7 @@ def searches_messages(ref: str) -> bool:
 
 def is_ref_name(places: Places, name: str) -> bool:
     """Return whether git accepts this name for a ref."""
-    if len(name) > LONGEST_REF or "\0" in name:
+    if len(name) > MAX_REF_LENGTH or "\0" in name:
         return False
     return run_git(places, "check-ref-format", name, bounded=True).returncode == 0
 
@@ -221,5 +221,5 @@ def _build_reference_error(places: Places, ref: str) -> GitReferenceMissing:
     return GitReferenceMissing(
         f"{shown} is not a branch, a tag or a commit of this repository.",
         hint=f"run '{fetch}', or 'git branch -a' to list branches",
-        ref=ref[:LONGEST_REF],
+        ref=ref[:MAX_REF_LENGTH],
     )

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from vmrag_link.git.run import check_git, run_git
 from vmrag_link.paths import Places
 
-_MOST = 32
+_MAX_COMMITS = 32
 """Maximum number of commits that are compared. Files that were removed one by one, in a commit
 each, cost one comparison each.
 """
@@ -46,7 +46,7 @@ def _list_states(places: Places, paths: Collection[str]) -> Iterator[str]:
     log = check_git(places, "--literal-pathspecs", "log", *options, stdin=stdin.encode()).text if paths else ""
     removals = (record.split("\0") for record in log.split("\1") if record)
     states = (f"{commit}^" for commit, *names in removals if any(name.strip("\n") in paths for name in names))
-    yield from itertools.islice(states, _MOST)
+    yield from itertools.islice(states, _MAX_COMMITS)
 
 
 def _list_renames(places: Places, before: str) -> Iterator[tuple[str, str]]:

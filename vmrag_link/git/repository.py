@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link.errors import AccessDenied, GitReferenceMissing, GitRepositoryMissing, quoted, shortened
-from vmrag_link.git.plumbing import LONGEST_REF, can_name_commit, locate_work_tree
+from vmrag_link.git.plumbing import MAX_REF_LENGTH, can_name_commit, locate_work_tree
 from vmrag_link.git.run import run_git_in
 from vmrag_link.paths import Places
 
@@ -45,7 +45,7 @@ def find_commit(path: Path, ref: str) -> CodeCommit:
         raise GitReferenceMissing(
             f"{shortened(repr(ref))} is not a commit of {path}.",
             hint=f"run 'git -C {quoted(path)} log --oneline --all' to list its commits",
-            ref=ref[:LONGEST_REF],
+            ref=ref[:MAX_REF_LENGTH],
             path=str(path),
         )
     head = _ask_git(path, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")

@@ -13,7 +13,7 @@ from vmrag_link.git.run import build_failure, run_git
 from vmrag_link.paths import Places
 from vmrag_link.proc import FinishedProcess
 
-MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 """Limit for all contents that are read at once."""
 
 _FILES = ("100644", "100755")
@@ -57,10 +57,10 @@ def list_tree_files(places: Places, commit: str) -> dict[str, str]:
 
 
 def read_blobs(places: Places, blobs: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the existing blobs with their contents, up to `MOST_BYTES` together."""
+    """Yield the existing blobs with their contents, up to `_MAX_BYTES` together."""
     names = dict.fromkeys(blobs)
     sizes = _run_safely(places, "cat-file", "--batch-check", stdin=_join_lines(names)).text.splitlines()
-    remaining, selected = MOST_BYTES, list[str]()
+    remaining, selected = _MAX_BYTES, list[str]()
     for line in sizes:
         match line.split(" "):
             case [name, "blob", size] if int(size) <= remaining:

@@ -50,7 +50,7 @@ class Replayed(Record, frozen=True):
 
     @property
     def note(self) -> str:
-        """The note for the user, or an empty text."""
+        """The message for the user, or an empty text."""
         restore = f"run 'vmrag merge {quoted(self.kept_on)}' to restore them"
         some = f"{plural(self.documents, 'uncommitted document')} of {self.branch!r}"
         if self.conflicts:
@@ -147,7 +147,8 @@ def _restore_changes(engine: Engine, entry: ReplayEntry, derived: Derived) -> Re
 
     In a conflict they stay stashed. This can be repeated after a kill.
     """
-    stash, branch = engine.find_branch(entry.aside), engine.find_branch(entry.kb_branch)
+    stash = engine.find_branch(entry.aside)
+    branch = engine.find_branch(entry.kb_branch)
     assert stash is not None  # noqa: S101  the callers created it or checked it
     still_stashed = Replayed(entry.kb_branch, entry.to, engine.count_changes(entry.head, stash.head).total, entry.aside)
     if branch is None:
@@ -268,7 +269,9 @@ def _remember_changes(engine: Engine, branch: KbBranch, changes: _Changes, deriv
     """Remember changes until the pin moves back, and return True. If moving the visible state of
     the branch back restores them, forget them and return False.
     """
-    name, working, now = _memory_name(engine, branch.name), WorkingSet(branch.name), clock.now()
+    name = _memory_name(engine, branch.name)
+    working = WorkingSet(branch.name)
+    now = clock.now()
     memory_branch = engine.find_branch(name)
     rows = convert_to_rows(engine.diff(changes.base, changes.state))
     moved_back = merge(engine, base=branch.head, ours=changes.base, theirs=working, derived=derived)

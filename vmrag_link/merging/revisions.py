@@ -211,7 +211,7 @@ def _map_rows(rows: Write) -> dict[str, Row | None]:
 
 # -- messages
 
-MOST_SUBJECTS = 20
+MAX_SUBJECTS = 20
 """Maximum number of revisions, besides the last one, whose subjects are in a message."""
 
 _CHANGE_TRAILERS = re.compile(r"^Vmrag-Base: (\w+)\nVmrag-Theirs: (\w+)$", re.MULTILINE)
@@ -275,10 +275,10 @@ def _format_trailers(base: str, theirs: str, decided_by: str = "") -> str:
 
 def _list_subjects(last: RevisionInfo, others: list[RevisionInfo]) -> Iterator[str]:
     yield "Replayed with it:"
-    for info in others[:MOST_SUBJECTS]:
+    for info in others[:MAX_SUBJECTS]:
         yield f"- {_get_subject(info)}" + (f" ({info.author})" if info.author != last.author else "")
-    if len(others) > MOST_SUBJECTS:
-        yield f"- and {len(others) - MOST_SUBJECTS} more"
+    if len(others) > MAX_SUBJECTS:
+        yield f"- and {len(others) - MAX_SUBJECTS} more"
 
 
 def _get_subject(info: RevisionInfo) -> str:

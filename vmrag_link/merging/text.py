@@ -213,7 +213,7 @@ def join_texts(ours: str, theirs: str) -> str:
 Block = tuple[int, int, int]
 """Start of equal lines in the first text and in the second, and their number."""
 
-MOST_PAIRS = 1_000_000
+MAX_PAIRS = 1_000_000
 """Maximum number of pairs of equal lines that are compared in one text. Lines beyond that do not
 match.
 
@@ -246,7 +246,7 @@ def _list_blocks(a: Sequence[str], b: Sequence[str]) -> Iterator[Block]:
     yield 0, 0, head
     inner_a, inner_b = (lines[head : len(lines) - tail] for lines in (a, b))
     at_left = at_right = 0
-    allowance = MOST_PAIRS
+    allowance = MAX_PAIRS
     for i, j in (*_find_anchors(inner_a, inner_b), (len(inner_a), len(inner_b))):
         if i > at_left and j > at_right:
             between, allowance = _find_longest_matches(inner_a[at_left:i], inner_b[at_right:j], allowance)

@@ -7,7 +7,7 @@ revision can be the base, for example git's merge base if the engine's would dif
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 import msgspec
 
@@ -76,18 +76,8 @@ def merge(
     A row that one side removed and the other changed is in conflict, unless it is `derived`: then
     the removal wins. Raises `RevisionMissing`.
     """
-    our_changes, their_changes = engine.diff(base, ours), engine.diff(base, theirs)
     merger = _Merger(engine=engine, base=base, ours=ours, theirs=theirs, decisions=decisions or {}, derived=derived)
-    merger.merge_collections(our_changes, their_changes)
-    our_documents = _group_by_key(our_changes.documents)
-    added_keys = {_identify_row(change.after): key for key, change in our_documents.items() if change.kind == "added"}
-    for key, change in _group_by_key(their_changes.documents).items():
-        our_key = added_keys.get(_identify_row(change.after), key) if change.kind == "added" else key
-        merger.merge_document(our_key, our_documents.get(our_key), change)
-    our_projects = {change.key: change for change in our_changes.projects}
-    for project in their_changes.projects:
-        merger.merge_project(our_projects.get(project.key), project)
-    return merger.build_result()
+    return merger.merge_differences(engine.diff(base, ours), engine.diff(base, theirs))
 
 
 def convert_to_rows(difference: Difference) -> Write:
@@ -121,11 +111,16 @@ class _CollectionSides(NamedTuple):
         return self.base is not None and (self.ours is None) != (self.theirs is None) and is_written
 
 
-class _Merger(msgspec.Struct):
-    """State of one merge.
+class _Merged(NamedTuple, Generic[R]):
+    """A merged row, None if it is removed."""
 
-    A result of two values is the merged row, and whether all conflicts of the row are resolved.
-    """
+    row: R | None
+    is_resolved: bool = True
+    """False if the row has an open conflict. Then `row` has no meaning."""
+
+
+class _Merger(msgspec.Struct):
+    """One merge: its inputs, and the rows and conflicts so far."""
 
     engine: Engine
     base: str
@@ -146,7 +141,19 @@ class _Merger(msgspec.Struct):
     open_conflicts: list[Conflict] = []
     decided_conflicts: list[Conflict] = []
 
-    def build_result(self) -> MergeResult:
+    def merge_differences(self, our_changes: Difference, their_changes: Difference) -> MergeResult:
+        """Merge all rows. Collections come first, because a removed one decides about its
+        documents.
+        """
+        self._merge_collections(our_changes, their_changes)
+        our_documents = _group_by_key(our_changes.documents)
+        added = {_identify_row(change.after): key for key, change in our_documents.items() if change.kind == "added"}
+        for key, change in _group_by_key(their_changes.documents).items():
+            our_key = added.get(_identify_row(change.after), key) if change.kind == "added" else key
+            self._merge_document(our_key, our_documents.get(our_key), change)
+        our_projects = {change.key: change for change in our_changes.projects}
+        for project in their_changes.projects:
+            self._merge_project(our_projects.get(project.key), project)
         rows = Write(
             put_collections=tuple(self.put_collections),
             remove_collections=tuple(self.remove_collections),
@@ -159,7 +166,7 @@ class _Merger(msgspec.Struct):
 
     # -- collections: a collection that a side removed is removed or kept with all its documents
 
-    def merge_collections(self, our_changes: Difference, their_changes: Difference) -> None:
+    def _merge_collections(self, our_changes: Difference, their_changes: Difference) -> None:
         for name, sides in _list_collections(our_changes, their_changes).items():
             row, is_resolved = self._merge_collection(name, sides)
             if sides.is_contested or row is None:
@@ -175,33 +182,31 @@ class _Merger(msgspec.Struct):
             if sides.is_contested and sides.ours is None:
                 self.put_documents += self.engine.read_documents(self.theirs, collection=name)
 
-    def _merge_collection(self, name: str, sides: _CollectionSides) -> tuple[Collection | None, bool]:
+    def _merge_collection(self, name: str, sides: _CollectionSides) -> _Merged[Collection]:
         base, ours, theirs, _, theirs_changed = sides
         if ours is not None and theirs is not None:
             return self._resolve_conflict(*find_conflict(name, "", base, ours, theirs))
         if sides.is_contested:
             written_side = self.theirs if ours is None else self.ours
             if self._are_all_derived(ours or theirs, written_side):
-                return None, True
+                return _Merged(None)
             documents = self.engine.count_documents(written_side, collection=name)
-            return self._resolve_conflict(
-                Conflict(
-                    collection=name,
-                    doc_id="",
-                    fields=(COLLECTION,),
-                    base=base,
-                    ours=ours,
-                    theirs=theirs,
-                    merged=None,
-                    documents=documents,
-                ),
-                ours,
+            conflict = Conflict(
+                collection=name,
+                doc_id="",
+                fields=(COLLECTION,),
+                base=base,
+                ours=ours,
+                theirs=theirs,
+                merged=None,
+                documents=documents,
             )
-        return (theirs if theirs_changed else ours), True
+            return self._resolve_conflict(conflict, ours)
+        return _Merged(theirs if theirs_changed else ours)
 
     # -- documents
 
-    def merge_document(self, key: Key, our_change: DocumentChange | None, their_change: DocumentChange) -> None:
+    def _merge_document(self, key: Key, our_change: DocumentChange | None, their_change: DocumentChange) -> None:
         """Apply their change. `our_change` is our change of the same document, and `key` its key in
         the base.
         """
@@ -219,10 +224,10 @@ class _Merger(msgspec.Struct):
         if is_resolved and row != our_change.after:
             self._put_document(our_change.after.key if our_change.after else None, row)
 
-    def merge_project(self, our_change: ProjectChange | None, their_change: ProjectChange) -> None:
+    def _merge_project(self, our_change: ProjectChange | None, their_change: ProjectChange) -> None:
         key, base, theirs = their_change.key, their_change.before, their_change.after
         ours = our_change.after if our_change else base
-        row, is_resolved = self._merge_row("", key, base, ours, theirs) if our_change else (theirs, True)
+        row, is_resolved = self._merge_row("", key, base, ours, theirs) if our_change else _Merged(theirs)
         if not is_resolved or row == ours:
             return
         if row is None:
@@ -230,28 +235,24 @@ class _Merger(msgspec.Struct):
         else:
             self.put_projects.append(row)
 
-    def _merge_row(
-        self, collection: str, doc_id: str, base: R | None, ours: R | None, theirs: R | None
-    ) -> tuple[R | None, bool]:
+    def _merge_row(self, collection: str, doc_id: str, base: R | None, ours: R | None, theirs: R | None) -> _Merged[R]:
         if ours is None or theirs is None:
             if ours == theirs:
-                return None, True
+                return _Merged(None)
             remaining = ours or theirs
             if isinstance(remaining, Document) and self._is_derived(remaining):
-                return None, True
+                return _Merged(None)
             field = PROJECT if isinstance(remaining, Project) else DOCUMENT
-            return self._resolve_conflict(
-                Conflict(
-                    collection=collection,
-                    doc_id=doc_id,
-                    fields=(field,),
-                    base=base,
-                    ours=ours,
-                    theirs=theirs,
-                    merged=None,
-                ),
-                ours,
+            conflict = Conflict(
+                collection=collection,
+                doc_id=doc_id,
+                fields=(field,),
+                base=base,
+                ours=ours,
+                theirs=theirs,
+                merged=None,
             )
+            return self._resolve_conflict(conflict, ours)
         return self._resolve_conflict(*find_conflict(collection, doc_id, base, ours, theirs))
 
     def _is_derived(self, document: Document) -> bool:
@@ -259,8 +260,8 @@ class _Merger(msgspec.Struct):
         if document.table != DOCUMENTS.name or not document.source:
             return False
         if self.collections is None:
-            places: tuple[At, ...] = (self.base, self.theirs, self.ours)
-            self.collections = {row.name: row for at in places for row in self.engine.list_collections(at)}
+            sides: tuple[At, ...] = (self.base, self.theirs, self.ours)
+            self.collections = {row.name: row for at in sides for row in self.engine.list_collections(at)}
         collection = self.collections.get(document.collection)
         return collection is not None and self.derived(collection, document.source)
 
@@ -282,16 +283,16 @@ class _Merger(msgspec.Struct):
         if our_key and (row is None or row.key != our_key):
             self.remove_documents.append(our_key)
 
-    def _resolve_conflict(self, conflict: Conflict, merged: R | None) -> tuple[R | None, bool]:
+    def _resolve_conflict(self, conflict: Conflict, merged: R | None) -> _Merged[R]:
         """Return `merged` if nothing is in conflict, or else the row that the decisions choose."""
         if not conflict.fields:
-            return merged, True
+            return _Merged(merged)
         choices: Choices = self.decisions.get(conflict.id, {})
         if conflict.list_open_fields(choices):
             self.open_conflicts.append(conflict)
-            return None, False
+            return _Merged(None, is_resolved=False)
         self.decided_conflicts.append(conflict)
-        return conflict.resolve_row(choices), True  # type: ignore[return-value]  # a conflict's rows are all of one kind
+        return _Merged(conflict.resolve_row(choices))  # type: ignore[arg-type]  # a conflict's rows are all of one kind
 
 
 def _group_by_key(changes: Sequence[DocumentChange]) -> dict[Key, DocumentChange]:

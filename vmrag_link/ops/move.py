@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from vmrag_link import config, locks
+from vmrag_link import config, locks, settings_edit
 from vmrag_link.documents.import_base import read_visible_metadata, remove_origin
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import UsageInvalid, no_collection, quoted
@@ -87,7 +87,7 @@ def move_to_store(ws: Workspace, name: str) -> CollectionMove:
         new = [] if collections.find_exact(ws, at, name) else [collection]  # after a kill, it exists
         return Planned(Write(put_collections=new, put_documents=rows), None)
 
-    settings_after = settings_docs.remove_source(config.read_settings_file(ws.places.config) or b"", name)
+    settings_after = settings_edit.remove_source(config.read_settings_file(ws.places.config) or b"", name)
     writing.write_rows(ws, plan_store, f"store {name}", follow=False, moved_source=name)
 
     def plan_deletion(folder: NoteFolder) -> list[NoteChange]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from vmrag_link import pin as pins
+from vmrag_link import settings_edit
 from vmrag_link.engines.base import Engine
 from vmrag_link.engines.folder import EngineName
 from vmrag_link.engines.own_branches import KEEP_BRANCH, read_root
@@ -147,7 +148,7 @@ def plan_settings_change(ws: Workspace, to: EngineName) -> RewrittenFile:
     """
     require_files(ws.places.config)
     before = ws.places.config.read_bytes() if ws.places.config.exists() else b""
-    return RewrittenFile(before.decode(), settings_docs.set_value(before, "engine", to).decode())
+    return RewrittenFile(before.decode(), settings_edit.set_value(before, "engine", to).decode())
 
 
 def plan_pin_change(ws: Workspace, copies: CopiesByName) -> RewrittenFile | None:
