@@ -109,8 +109,8 @@ class StatedSetting(Record, frozen=True):
     """The line of the file, from 1."""
 
 
-class _Location(Record, frozen=True):
-    """The location where a value is set, for messages about it."""
+class _Where(Record, frozen=True):
+    """The source of a value, for messages about it."""
 
     label: str
     """The beginning of a message about the value."""
@@ -120,12 +120,14 @@ class _Location(Record, frozen=True):
     """The details of an error, for programs."""
 
 
-_TRUSTED = _Location("the trusted settings", f"run '{TRUST_COMMAND}' to trust the settings", {})
+_TRUSTED = _Where("the trusted settings", f"run '{TRUST_COMMAND}' to trust the settings", {})
 
 
-class _LocatedValue(Record, frozen=True):
+class _Stated(Record, frozen=True):
+    """A value, and its source."""
+
     value: Any
-    location: _Location
+    where: _Where
 
 
 def resolve_settings(
@@ -170,7 +172,7 @@ def resolve_settings(
             warnings.append(_describe_ignored(path_label, ignored_here, before=had_decision, stand_in=stand_in))
     for source in reversed(machine):
         if required := source.get(_REQUIRES):
-            require_program_version(required.value, required.location.label)
+            require_program_version(required.value, required.where.label)
         values |= {name: _add_restrictions(keys[name], item, values.get(name)) for name, item in source.items()}
     config = _build_struct(values, schema.struct)
     if isinstance(config, Config):
@@ -194,12 +196,12 @@ def list_trust_settings(text: bytes | None, path_label: str, schema: Schema = CO
     """
     values = _read_file(_read_entries(text, path_label), path_label, schema)
     settings = [
-        StatedSetting(name, item.value, item.location.details["line"])
+        StatedSetting(name, item.value, item.where.details["line"])
         for name, item in values.items()
         if schema.keys[name].requires_trust(item.value)
     ]
     if sources := values.get("sources"):
-        line = sources.location.details["line"]
+        line = sources.where.details["line"]
         writable = (source for source in msgspec.convert(sources.value, tuple[SourceSettings, ...]) if source.write)
         settings += [StatedSetting(name_write_setting(source.collection), source.folder, line) for source in writable]
     return settings
@@ -225,11 +227,11 @@ def read_settings_file(path: Path) -> bytes | None:
         ) from error
 
 
-def _require_overlap(config: Config, values: Mapping[str, _LocatedValue]) -> None:
+def _require_overlap(config: Config, values: Mapping[str, _Stated]) -> None:
     if config.chunking.overlap >= config.chunking.size:
-        location = (values.get("chunking.overlap") or values["chunking.size"]).location
+        where = (values.get("chunking.overlap") or values["chunking.size"]).where
         sizes = f"{config.chunking.overlap} is not less than {config.chunking.size}"
-        raise _invalid_error(f"chunking.overlap must be less than chunking.size; {sizes}", location)
+        raise _invalid_error(f"chunking.overlap must be less than chunking.size; {sizes}", where)
 
 
 def list_foreign_sections(text: bytes | None, path_label: str) -> dict[str, int]:
@@ -244,7 +246,7 @@ def list_foreign_sections(text: bytes | None, path_label: str) -> dict[str, int]
     return lines
 
 
-def _build_struct(values: Mapping[str, _LocatedValue], struct: type[Record]) -> Record:
+def _build_struct(values: Mapping[str, _Stated], struct: type[Record]) -> Record:
     nested: dict[str, Any] = {}
     for name, item in values.items():
         section, _, leaf = name.rpartition(".")
@@ -255,7 +257,7 @@ def _build_struct(values: Mapping[str, _LocatedValue], struct: type[Record]) -> 
 # -- the three sources
 
 
-def _read_environment(environ: Mapping[str, str], keys: Mapping[str, SettingKey]) -> dict[str, _LocatedValue]:
+def _read_environment(environ: Mapping[str, str], keys: Mapping[str, SettingKey]) -> dict[str, _Stated]:
     values = {}
     for key in keys.values():
         text = env.read_variable(key.variable, environ)
@@ -267,12 +269,12 @@ def _read_environment(environ: Mapping[str, str], keys: Mapping[str, SettingKey]
                 hint = (
                     f"run 'export {key.variable}='{EXAMPLE_OF_SOURCES_IN_JSON}'' with JSON, or 'unset {key.variable}'"
                 )
-            location = _Location(f"environment variable {key.variable}", hint, {"variable": key.variable})
-            values[key.name] = _LocatedValue(_parse_value(key, text, location, booleans=_GIT_BOOLEANS), location)
+            where = _Where(f"environment variable {key.variable}", hint, {"variable": key.variable})
+            values[key.name] = _Stated(_parse_value(key, text, where, booleans=_GIT_BOOLEANS), where)
     return values
 
 
-def _read_git_config(overrides: Mapping[str, str], keys: Mapping[str, SettingKey]) -> dict[str, _LocatedValue]:
+def _read_git_config(overrides: Mapping[str, str], keys: Mapping[str, SettingKey]) -> dict[str, _Stated]:
     values = {}
     for key in keys.values():
         if key.in_git and key.git_name in overrides:
@@ -284,10 +286,8 @@ def _read_git_config(overrides: Mapping[str, str], keys: Mapping[str, SettingKey
                 hint = (
                     f"run 'git config {name} '{EXAMPLE_OF_SOURCES_IN_JSON}'' with JSON, or 'git config --unset {name}'"
                 )
-            location = _Location(f"git config {name}", hint, {"variable": name})
-            values[key.name] = _LocatedValue(
-                _parse_value(key, overrides[name], location, booleans=_GIT_BOOLEANS), location
-            )
+            where = _Where(f"git config {name}", hint, {"variable": name})
+            values[key.name] = _Stated(_parse_value(key, overrides[name], where, booleans=_GIT_BOOLEANS), where)
     return values
 
 
@@ -336,39 +336,37 @@ def _read_entries(data: bytes | None, label: str, record: Path | None = None) ->
     return entries
 
 
-def _read_file(entries: Sequence[SettingEntry], label: str, schema: Schema) -> dict[str, _LocatedValue]:
+def _read_file(entries: Sequence[SettingEntry], label: str, schema: Schema) -> dict[str, _Stated]:
     values, sections = {}, schema.sections
     for entry in entries:  # first of all, because an old program does not know other settings
         if entry.key == _REQUIRES:
             require_program_version(entry.text or "", f"{label}, line {entry.line}")
     for entry in entries:
         hint = "write the keys of a section below it, indented by two spaces"
-        location = _Location(f"{label}, line {entry.line}", hint, {"file": label, "line": entry.line, "key": entry.key})
+        where = _Where(f"{label}, line {entry.line}", hint, {"file": label, "line": entry.line, "key": entry.key})
         if schema is CORE and any(entry.key in (name, name.partition(".")[0]) for name in REMOVED):
             continue
         if entry.key in sections:
             if entry.text:
-                raise _invalid_error(
-                    f"{entry.key} is a section with the keys {', '.join(sections[entry.key])}", location
-                )
+                raise _invalid_error(f"{entry.key} is a section with the keys {', '.join(sections[entry.key])}", where)
         elif entry.key in schema.keys:
-            values[entry.key] = _read_entry(schema.keys[entry.key], entry, location)
+            values[entry.key] = _read_entry(schema.keys[entry.key], entry, where)
         elif _find_section(entry) in sections or (schema is CORE and not _is_foreign(entry)):
-            raise _unknown_error(entry, location, schema)
+            raise _unknown_error(entry, where, schema)
     return values
 
 
-def _read_entry(key: SettingKey, entry: SettingEntry, location: _Location) -> _LocatedValue:
+def _read_entry(key: SettingKey, entry: SettingEntry, where: _Where) -> _Stated:
     written = entry.format_key(key.name)
     hint = f"write '{written}: {key.default_text}', which is the default, or delete the line"
     if key.list_of:
         hint = f"write '{written}: [{key.list_of}]' with your names, or delete the line"
     elif key.kind is tuple:
         hint = f"write it as in '{EXAMPLE_OF_SOURCES}', then run 'vmrag sources' to list its files"
-    location = _Location(location.label, hint, location.details)
+    where = _Where(where.label, hint, where.details)
     if entry.listed and not key.list_of and key.kind is not tuple:
-        raise _invalid_error(f"{quote_untrusted(key.name)} is a list, but must be {key.expected}", location)
-    return _LocatedValue(_parse_value(key, entry.text, location, quoted=entry.quoted), location)
+        raise _invalid_error(f"{quote_untrusted(key.name)} is a list, but must be {key.expected}", where)
+    return _Stated(_parse_value(key, entry.text, where, quoted=entry.quoted), where)
 
 
 def _find_section(entry: SettingEntry) -> str:
@@ -393,12 +391,12 @@ def _is_foreign(entry: SettingEntry) -> bool:
 
 
 def _narrow_untrusted(
-    values: Mapping[str, _LocatedValue],
+    values: Mapping[str, _Stated],
     stated: Mapping[str, Any],
     agreed: Mapping[str, Any],
     known_remote: Callable[[str], bool],
     keys: Mapping[str, SettingKey],
-) -> tuple[dict[str, _LocatedValue], dict[str, str]]:
+) -> tuple[dict[str, _Stated], dict[str, str]]:
     """Return the values of a file that apply before the user trusts it, and a text for each ignored
     setting, by name.
 
@@ -415,9 +413,9 @@ def _narrow_untrusted(
         value = stated_value if trusted else key.narrow_value(stated_value, trusted_value)
         if value == stated_value:
             continue
-        ignored[name] = f"{name} (line {values[name].location.details['line']})" if name in values else f"{name} (gone)"
+        ignored[name] = f"{name} (line {values[name].where.details['line']})" if name in values else f"{name} (gone)"
         if name in agreed or value != key.default:
-            applied[name] = _LocatedValue(value, _TRUSTED)
+            applied[name] = _Stated(value, _TRUSTED)
         else:
             del applied[name]  # like a missing setting, so that it does not add to this machine's own restriction
     return applied, ignored
@@ -447,11 +445,11 @@ def _describe_ignored(label: str, ignored: Sequence[str], *, before: bool, stand
     return f"ignoring untrusted {settings}; run '{TRUST_COMMAND}'"
 
 
-def _add_restrictions(key: SettingKey, item: _LocatedValue, below: _LocatedValue | None) -> _LocatedValue:
+def _add_restrictions(key: SettingKey, item: _Stated, below: _Stated | None) -> _Stated:
     """Return the value with precedence, with the restrictions of the lower one added."""
     if not key.adds_up or below is None or key.narrower is None:
         return item
-    return _LocatedValue(key.narrower(item.value, below.value), item.location)
+    return _Stated(key.narrower(item.value, below.value), item.where)
 
 
 # -- one value
@@ -460,7 +458,7 @@ def _add_restrictions(key: SettingKey, item: _LocatedValue, below: _LocatedValue
 def _parse_value(
     key: SettingKey,
     text: str | None,
-    location: _Location,
+    where: _Where,
     *,
     quoted: bool = False,
     booleans: Mapping[str, bool] = _BOOLEANS,
@@ -470,11 +468,11 @@ def _parse_value(
     Only the declared kind decides: `hooks.sync: off` is a word, not a boolean.
     """
     if text is None:
-        raise _expected_error(key, "a section", location)
+        raise _expected_error(key, "a section", where)
     if key.kind is tuple:
-        return _parse_sections(key, text, location)
+        return _parse_sections(key, text, where)
     if text in _NOTHING and not quoted and not (key.kind is str and text == ""):
-        raise _expected_error(key, "nothing", location)
+        raise _expected_error(key, "nothing", where)
     if key.kind is bool and not quoted and text.lower() in booleans:
         return booleans[text.lower()]
     if key.kind is int and not quoted and re.fullmatch(_INTEGER, text) and key.lowest <= int(text) <= key.highest:
@@ -485,16 +483,16 @@ def _parse_value(
         return str(booleans[text.lower()]).lower()
     if key.kind is str and text.isprintable() and (not key.choices or text in key.choices):
         if key.flaw and (flaw := key.flaw(text)):
-            raise _invalid_error(f"{key.name} {flaw}", location)
+            raise _invalid_error(f"{key.name} {flaw}", where)
         return text
     raise _expected_error(
         key,
         f"the text {quote_untrusted(text)} in quotes" if quoted and key.kind is not str else quote_untrusted(text),
-        location,
+        where,
     )
 
 
-def _parse_sections(key: SettingKey, text: str, location: _Location) -> list[Any]:
+def _parse_sections(key: SettingKey, text: str, where: _Where) -> list[Any]:
     """Parse a list that is written as JSON. An empty text is an empty list."""
     try:
         entries = msgspec.json.decode(text) if text not in ("", "[]") else []
@@ -504,19 +502,19 @@ def _parse_sections(key: SettingKey, text: str, location: _Location) -> list[Any
         if isinstance(entry, dict) and entry.get("write") in ("true", "false"):
             entry["write"] = entry["write"] == "true"  # the settings file has words only
     if key.flaw and (flaw := key.flaw(entries)):
-        raise _invalid_error(f"{key.name} {flaw}", location)
+        raise _invalid_error(f"{key.name} {flaw}", where)
     return list(entries or ())
 
 
-def _expected_error(key: SettingKey, shown_value: str, location: _Location) -> ConfigInvalid:
-    return _invalid_error(f"{key.name} must be {key.expected}; found {shown_value}", location)
+def _expected_error(key: SettingKey, shown_value: str, where: _Where) -> ConfigInvalid:
+    return _invalid_error(f"{key.name} must be {key.expected}; found {shown_value}", where)
 
 
-def _invalid_error(reason: str, location: _Location) -> ConfigInvalid:
-    return ConfigInvalid(f"{location.label}: {reason}", hint=location.hint, **location.details)
+def _invalid_error(reason: str, where: _Where) -> ConfigInvalid:
+    return ConfigInvalid(f"{where.label}: {reason}", hint=where.hint, **where.details)
 
 
-def _unknown_error(entry: SettingEntry, location: _Location, schema: Schema) -> ConfigInvalid:
+def _unknown_error(entry: SettingEntry, where: _Where, schema: Schema) -> ConfigInvalid:
     name, keys = entry.key, schema.keys
     spellings = {spelling: key for key in keys for spelling in (key.rpartition(".")[2], key)}
     spellings |= {section: section for section in schema.sections}
@@ -528,7 +526,7 @@ def _unknown_error(entry: SettingEntry, location: _Location, schema: Schema) -> 
         written = entry.format_key(meant)
         elsewhere = " at the beginning of a line" if entry.section and written == meant else ""
         hint = f"write '{written}'{elsewhere}, or delete the line"
-    return _invalid_error(reason, _Location(location.label, hint, location.details | {"nearest": meant}))
+    return _invalid_error(reason, _Where(where.label, hint, where.details | {"nearest": meant}))
 
 
 if __name__ == "__main__":

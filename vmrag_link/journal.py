@@ -77,7 +77,8 @@ class Journal:
         kind = "commit" if isinstance(entry, CommitEntry) else "replay"
         path = self._folder / f"{kind}-{os.urandom(8).hex()}.json"
         try:
-            write_atomically(path, _encode_entry(entry))
+            # The standard library also encodes lone surrogates, in names that are not UTF-8.
+            write_atomically(path, json.dumps(msgspec.to_builtins(entry)).encode())
         except OSError as error:
             failure = system_failure(error)
             raise FileFailed(
@@ -107,14 +108,6 @@ class Journal:
         """Rename a damaged entry, so that no command uses it, and return its new path."""
         names = (path.with_name(f"{path.stem}{f'-{number}' if number else ''}.damaged") for number in itertools.count())
         return path.rename(next(name for name in names if not os.path.lexists(name)))
-
-
-# By the standard library: names of paths and branches that are not UTF-8 are lone surrogates, which
-# msgspec's JSON refuses.
-
-
-def _encode_entry(entry: Entry) -> bytes:
-    return json.dumps(msgspec.to_builtins(entry)).encode()
 
 
 def _read_entry(path: Path) -> Entry | None:

@@ -111,7 +111,7 @@ def format_documentation() -> str:
     """Return docs/configuration.md, with the settings of the installed toolsets."""
     keys = [key for schema in (CORE, *toolset.installed().schemas()) for key in schema.keys.values()]
     rows = [f"| `{key.name}`{' *' * key.needs_trust} | {_describe_values(key)} | {key.doc} |" for key in keys]
-    own_variables = [f"`{key.variable}`" for key in keys if key.variable != _make_usual_variable(key.name)]
+    own_variables = [f"`{key.variable}`" for key in keys if key.variable != env.setting_variable(key.name)]
     [not_in_git] = [f"`{key.name}`" for key in keys if not key.in_git]
     return _PAGE.format(
         keys="\n".join(rows),
@@ -132,10 +132,6 @@ def format_documentation() -> str:
         repository=env.REPOSITORY,
         token=env.TOKEN,
     )
-
-
-def _make_usual_variable(name: str) -> str:
-    return f"VMRAG_{name.upper().replace('.', '_')}"
 
 
 def _describe_values(key: SettingKey) -> str:

@@ -159,7 +159,8 @@ def choose_server(loaded: LoadedSettings[Config]) -> ServerAddress | None:
     usual_url = CLOUD_URL if settings.mode == "cloud" else LOCAL_URL
     url = settings.url or usual_url
     sends_keys = (url == usual_url or "chroma.url" in loaded.machine) and endpoint.is_private(url)
-    keys = {name: _read_secret(name) for name in (env.CHROMA_CREDENTIALS, env.CHROMA_KEY)} if sends_keys else {}
+    variables = (env.CHROMA_CREDENTIALS, env.CHROMA_KEY) if sends_keys else ()
+    keys = {name: (env.read_variable(name) or "").strip() for name in variables}
     flaws = [name for name, text in keys.items() if not text.isascii() or not text.isprintable()]
     return ServerAddress(
         mode=settings.mode,
@@ -171,10 +172,6 @@ def choose_server(loaded: LoadedSettings[Config]) -> ServerAddress | None:
         secrets=tuple(text for text in keys.values() if text),
         flaw=f"the value of {flaws[0]} is not a key" if flaws else "",
     )
-
-
-def _read_secret(variable: str) -> str:
-    return (env.read_variable(variable) or "").strip()
 
 
 def _format_headers(credentials: str = "", key: str = "") -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from vmrag_link.errors import GitFailed
 from vmrag_link.git import objects
-from vmrag_link.git.run import check_git, run_git
+from vmrag_link.git.run import check_git, join_lines, run_git
 from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME, PIN_READ_LIMIT, Places
 from vmrag_link.proc import FinishedProcess
@@ -337,7 +337,7 @@ def _run_history(places: Places, *arguments: str, lines: Iterable[str] | None = 
     """Run git with these lines on its standard input, and return what it left. Raises
     `GitFailed`.
     """
-    stdin = None if lines is None else "".join(f"{line}\n" for line in lines).encode()
+    stdin = None if lines is None else join_lines(lines)
     finished = run_git(places, *arguments, stdin=stdin)
     if finished.returncode != 0:
         reason = finished.failure

@@ -192,11 +192,9 @@ def calls_shim(script: Path, hook: str) -> bool:
 def list_framework_hooks(places: Places) -> tuple[str, ...]:
     """Return the hooks for which pre-commit or prek is configured to run vmrag."""
     config = read_beginning(places.top / ".pre-commit-config.yaml", _CONFIG)
-    return tuple(hook for hook in HOOKS if _framework_entry(hook) in config)
-
-
-def _framework_entry(hook: str) -> bytes:
-    return b"vmrag-push" if hook == "pre-push" else b"vmrag-check" if hook in CHECKING else b"vmrag-sync"
+    entries = {hook: b"vmrag-check" if hook in CHECKING else b"vmrag-sync" for hook in HOOKS}
+    entries["pre-push"] = b"vmrag-push"
+    return tuple(hook for hook in HOOKS if entries[hook] in config)
 
 
 def list_lefthook_hooks(places: Places) -> tuple[str, ...]:

@@ -41,21 +41,16 @@ class IndexListing(Record, frozen=True):
     """Paths of submodules."""
 
 
-def read_index(places: Places) -> IndexListing:
-    """Read the index.
-
-    Raises `GitFailed`.
-    """
-    return _parse_listing(run_git(places, *_LIST_INDEX, extra=env.GIT_OFFLINE))
-
-
 def list_absent_paths(places: Places, paths: Collection[str]) -> set[str]:
     """Return the paths, from the top, that may be missing in the work tree although git has them.
 
     They are left out by a sparse checkout, here or in a submodule, or their submodule is not
     checked out. Raises `GitFailed`.
     """
-    return _find_absent_paths(read_index(places), places.top, paths) if paths else set()
+    if not paths:
+        return set()
+    listing = _parse_listing(run_git(places, *_LIST_INDEX, extra=env.GIT_OFFLINE))
+    return _find_absent_paths(listing, places.top, paths)
 
 
 def _find_absent_paths(listing: IndexListing, top: Path, paths: Collection[str]) -> set[str]:

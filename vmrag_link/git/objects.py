@@ -18,7 +18,7 @@ from vmrag_link.errors import RemoteDamaged
 from vmrag_link.file_access import write_atomically
 from vmrag_link.git import configuration
 from vmrag_link.git.configuration import read_config_entries
-from vmrag_link.git.run import build_failure, check_git, run_git
+from vmrag_link.git.run import build_failure, check_git, join_lines, run_git
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 
@@ -139,7 +139,7 @@ def find_missing_commits(places: Places, commits: Iterable[str]) -> list[str]:
     """
     names = list(dict.fromkeys(commits))
     options = ("--no-walk=unsorted", "--ignore-missing", "--missing=print", "--stdin")
-    existing = check_git(places, "rev-list", *options, stdin=_join_lines(names)).text.split()
+    existing = check_git(places, "rev-list", *options, stdin=join_lines(names)).text.split()
     return [name for name in names if name not in existing]
 
 
@@ -189,7 +189,7 @@ def read_blobs(places: Places, names: Iterable[str]) -> Iterator[bytes]:
     """
     remaining = iter(names)
     while batch := list(islice(remaining, BATCH)):
-        answer = check_git(places, "cat-file", "--batch", stdin="".join(f"{name}\n" for name in batch).encode()).stdout
+        answer = check_git(places, "cat-file", "--batch", stdin=join_lines(batch)).stdout
         position = 0
         for name in batch:
             end = answer.find(b"\n", position)
@@ -214,7 +214,7 @@ def fetch_blobs_at(places: Places, commits: Iterable[str], path: str) -> None:
     remote = _find_promisor(places)
     if remote is None or not names:
         return
-    listed = check_git(places, "rev-list", *_LIST_OBJECTS, "--", path, stdin=_join_lines(names)).text.split()
+    listed = check_git(places, "rev-list", *_LIST_OBJECTS, "--", path, stdin=join_lines(names)).text.split()
     _fetch_objects(places, remote, [name.removeprefix("?") for name in listed if name.startswith("?")])
 
 
@@ -229,20 +229,16 @@ def fetch_blobs(places: Places, blobs: Iterable[str]) -> None:
     names = dict.fromkeys(blobs)
     if remote is None or not names:
         return
-    existing = set(check_git(places, "rev-list", *_LIST_OBJECTS, stdin=_join_lines(names)).text.split())
+    existing = set(check_git(places, "rev-list", *_LIST_OBJECTS, stdin=join_lines(names)).text.split())
     _fetch_objects(places, remote, [name for name in names if name not in existing])
 
 
 def _fetch_objects(places: Places, remote: str, blobs: Sequence[str]) -> None:
     if blobs:
-        run_git(places, "-c", "fetch.negotiationAlgorithm=noop", *_FETCH, remote, stdin=_join_lines(blobs))
+        run_git(places, "-c", "fetch.negotiationAlgorithm=noop", *_FETCH, remote, stdin=join_lines(blobs))
 
 
 def _find_promisor(places: Places) -> str | None:
     """Return the remote that has the missing objects of a partial clone. None in other clones."""
     keys = [key for key, _ in read_config_entries(places, r"remote\..*\.promisor")]
     return keys[0].removeprefix("remote.").removesuffix(".promisor") if keys else None
-
-
-def _join_lines(names: Iterable[str]) -> bytes:
-    return "".join(f"{name}\n" for name in names).encode()

@@ -26,6 +26,7 @@ from vmrag_link.git.run import (
     borrowed_environment,
     build_failure,
     guarded_environment,
+    join_lines,
     run_git,
 )
 from vmrag_link.paths import Places
@@ -300,13 +301,9 @@ def _run_cat_file(places: Places, mode: str, names: Sequence[str]) -> bytes:
     In a partial clone git stops at the first missing object. Then the existing objects are listed
     first, and git reads only those.
     """
-    finished = run_readonly(places, "cat-file", mode, "--buffer", stdin=_join_lines(names), fine=(0, _FATAL))
+    finished = run_readonly(places, "cat-file", mode, "--buffer", stdin=join_lines(names), fine=(0, _FATAL))
     if finished.returncode == 0:
         return finished.stdout
-    present = set(run_readonly(places, *_LIST_PRESENT, stdin=_join_lines(names)).text.split())
+    present = set(run_readonly(places, *_LIST_PRESENT, stdin=join_lines(names)).text.split())
     existing = [name for name in names if name in present]
-    return run_readonly(places, "cat-file", mode, "--buffer", stdin=_join_lines(existing)).stdout if existing else b""
-
-
-def _join_lines(names: Iterable[str]) -> bytes:
-    return "".join(f"{name}\n" for name in names).encode()
+    return run_readonly(places, "cat-file", mode, "--buffer", stdin=join_lines(existing)).stdout if existing else b""

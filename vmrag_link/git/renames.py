@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator
 
-from vmrag_link.git.run import check_git, run_git
+from vmrag_link.git.run import check_git, join_lines, run_git
 from vmrag_link.paths import Places
 
 _MAX_COMMITS = 32
@@ -40,10 +40,13 @@ def _list_states(places: Places, paths: Collection[str]) -> Iterator[str]:
     if run_git(places, "rev-parse", "--verify", "--quiet", "HEAD").returncode:
         return  # no commit yet
     yield "HEAD"
-    stdin = "".join(f"{line}\n" for line in ("HEAD", "--", *paths))
     # A path that a merge removed was removed by one of its parents. The names are not patterns.
     options = ("--no-merges", "--diff-filter=D", "--no-renames", "--name-only", "-z", "--format=%x01%H", "--stdin")
-    log = check_git(places, "--literal-pathspecs", "log", *options, stdin=stdin.encode()).text if paths else ""
+    log = (
+        check_git(places, "--literal-pathspecs", "log", *options, stdin=join_lines(("HEAD", "--", *paths))).text
+        if paths
+        else ""
+    )
     removals = (record.split("\0") for record in log.split("\1") if record)
     states = (f"{commit}^" for commit, *names in removals if any(name.strip("\n") in paths for name in names))
     yield from itertools.islice(states, _MAX_COMMITS)

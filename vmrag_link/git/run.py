@@ -210,3 +210,8 @@ def unlock_hint(lock: str | Path) -> str:
     shows whether the lock's owner is alive, so removing the lock is never proposed as a command.
     """
     return f"run 'pgrep -fl git' to find the git command that holds it, or remove {lock} if that command died"
+
+
+def join_lines(names: Iterable[str]) -> bytes:
+    """Return names as lines for git's standard input."""
+    return "".join(f"{name}\n" for name in names).encode()

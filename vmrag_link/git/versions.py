@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from vmrag_link.git.run import build_failure, run_git
+from vmrag_link.git.run import build_failure, join_lines, run_git
 from vmrag_link.paths import Places
 from vmrag_link.proc import FinishedProcess
 
@@ -59,14 +59,14 @@ def list_tree_files(places: Places, commit: str) -> dict[str, str]:
 def read_blobs(places: Places, blobs: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """Yield the existing blobs with their contents, up to `_MAX_BYTES` together."""
     names = dict.fromkeys(blobs)
-    sizes = _run_safely(places, "cat-file", "--batch-check", stdin=_join_lines(names)).text.splitlines()
+    sizes = _run_safely(places, "cat-file", "--batch-check", stdin=join_lines(names)).text.splitlines()
     remaining, selected = _MAX_BYTES, list[str]()
     for line in sizes:
         match line.split(" "):
             case [name, "blob", size] if int(size) <= remaining:
                 remaining -= int(size)
                 selected.append(name)
-    answer = _run_safely(places, "cat-file", "--batch", stdin=_join_lines(selected)).stdout
+    answer = _run_safely(places, "cat-file", "--batch", stdin=join_lines(selected)).stdout
     position = 0
     for name in selected:
         start = answer.index(b"\n", position) + 1
@@ -86,7 +86,3 @@ def _run_safely(
     if finished.returncode != 0:
         raise build_failure(arguments, finished)
     return finished
-
-
-def _join_lines(names: Iterable[str]) -> bytes:
-    return "".join(f"{name}\n" for name in names).encode()

@@ -72,16 +72,11 @@ def log(connection: SqlConnection, revision: str, limit: int | None) -> Iterator
     query = _LOGGED.format(start=quote_literal(revision)) + ("" if limit is None else f" LIMIT {limit:d}")
     for row in connection.query_rows(query):
         author = f"{row['author']} <{row['email']}>"
-        yield RevisionInfo(row["revision"], _parse_parents(row["parents"]), row["message"], author, row["date"])
+        yield RevisionInfo(row["revision"], parse_parents(row["parents"]), row["message"], author, row["date"])
 
 
-def _parse_parents(text: str | None) -> tuple[str, ...]:
+def parse_parents(text: str | None) -> tuple[str, ...]:
     return tuple(re.findall(_REVISION, text or ""))
-
-
-def is_ancestor(connection: SqlConnection, ancestor: str, descendant: str) -> bool:
-    require_revisions(connection, ancestor, descendant)
-    return parse_bool(connection.query_value(f"has_ancestor({quote_literals([descendant, ancestor])})"))
 
 
 def map_parents(connection: SqlConnection, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -92,7 +87,7 @@ def map_parents(connection: SqlConnection, revisions: Iterable[str]) -> dict[str
     rows = connection.query_rows(
         f"SELECT commit_hash AS revision, parents FROM dolt_log({quote_literals(existing)}, '--parents')"
     )
-    return {str(row["revision"]): _parse_parents(row["parents"]) for row in rows}
+    return {str(row["revision"]): parse_parents(row["parents"]) for row in rows}
 
 
 def find_unreachable(
@@ -107,19 +102,6 @@ def find_unreachable(
         heads = [branch.head for branch in list_branches(connection) if branch.name != without]
     reached = map_parents(connection, heads).keys() if candidates else ()
     return [revision for revision in candidates if revision not in reached]
-
-
-def read_parents(connection: SqlConnection, revision: str) -> tuple[str, ...]:
-    """Return the parents of an existing revision."""
-    # On a server, `dolt_commit_ancestors` fails for a revision with two parents.
-    rows = connection.query_rows(f"SELECT parents AS v FROM dolt_log({quote_literal(revision)}, '--parents') LIMIT 1")
-    return _parse_parents(rows[0].get("v"))
-
-
-def merge_base(connection: SqlConnection, one: str, other: str) -> str | None:
-    require_revisions(connection, one, other)
-    base: str | None = connection.query_value(f"dolt_merge_base({quote_literals([one, other])})")
-    return base
 
 
 def list_branches(connection: SqlConnection) -> list[KbBranch]:

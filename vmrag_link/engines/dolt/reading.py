@@ -65,8 +65,9 @@ class DoltRows(PlaceRows):
     """Reads rows at a revision or in the working set of a branch."""
 
     def __init__(self, session: DoltSession, at: At) -> None:
-        self._session, self._at = session, at
-        self._place = _place_name(at)
+        self._session = session
+        self._at = at
+        self._place = at.branch if isinstance(at, WorkingSet) else at
 
     @functools.cached_property
     def version(self) -> int:
@@ -209,10 +210,6 @@ def _parse_number(value: object) -> object:
     Any other value is returned unchanged.
     """
     return int(value) if isinstance(value, str) and value.removeprefix("-").isdecimal() else value
-
-
-def _place_name(at: At) -> str:
-    return at.branch if isinstance(at, WorkingSet) else at
 
 
 class _Selection(NamedTuple):

@@ -19,7 +19,13 @@ from vmrag_link import hints
 from vmrag_link.engines import inspection
 from vmrag_link.engines.base_session import BaseSession
 from vmrag_link.engines.dolt import history, schema
-from vmrag_link.engines.dolt.connection import SqlConnection, quote_identifier, quote_literal
+from vmrag_link.engines.dolt.connection import (
+    SqlConnection,
+    parse_bool,
+    quote_identifier,
+    quote_literal,
+    quote_literals,
+)
 from vmrag_link.engines.folder import Stamp, read_dolt_stamp
 from vmrag_link.engines.limits import Limits
 from vmrag_link.engines.own_branches import (
@@ -150,7 +156,10 @@ class DoltSession(BaseSession[str]):
         return history.map_parents(self.connection, revisions)
 
     def read_parents(self, revision: str) -> tuple[str, ...]:
-        return history.read_parents(self.connection, revision)
+        # On a server, `dolt_commit_ancestors` fails for a revision with two parents.
+        log = f"dolt_log({quote_literal(revision)}, '--parents')"
+        rows = self.connection.query_rows(f"SELECT parents AS v FROM {log} LIMIT 1")
+        return history.parse_parents(rows[0].get("v"))
 
     # -- branches
 
@@ -161,10 +170,13 @@ class DoltSession(BaseSession[str]):
         history.require_revisions(self.connection, revision)
 
     def merge_base(self, one: str, other: str) -> str | None:
-        return history.merge_base(self.connection, one, other)
+        history.require_revisions(self.connection, one, other)
+        base: str | None = self.connection.query_value(f"dolt_merge_base({quote_literals([one, other])})")
+        return base
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
-        return history.is_ancestor(self.connection, ancestor, descendant)
+        history.require_revisions(self.connection, ancestor, descendant)
+        return parse_bool(self.connection.query_value(f"has_ancestor({quote_literals([descendant, ancestor])})"))
 
     def find_unreachable(self, revisions: Iterable[str], *, without: str = "") -> list[str]:
         return history.find_unreachable(self.connection, revisions, without=without)

@@ -112,11 +112,7 @@ class DoltliteEngine(SqlEngine[DoltliteSession, Connection]):
             return not schema.read_version(connection)
 
     def find_unreachable(self, revisions: Iterable[str], *, heads: Iterable[str] | None = None) -> list[str]:
-        unreachable = (
-            history.find_unreachable(self._session.main, revisions)
-            if heads is None
-            else history.find_unreachable_from(self._session.main, heads, revisions)
-        )
+        unreachable = history.find_unreachable(self._session.main, revisions, heads=heads)
         return [revision for revision in unreachable if self.has_revision(revision)]
 
     # -- remotes

@@ -23,7 +23,7 @@ from vmrag_link.engines.doltlite.connection import Connection
 from vmrag_link.engines.doltlite.schema import parse_objects
 from vmrag_link.engines.own_branches import UNFINISHED_BRANCH
 from vmrag_link.engines.records import link_row
-from vmrag_link.models import KbBranch, Link, RevisionInfo
+from vmrag_link.models import Link, RevisionInfo
 
 WORKING = "WORKING"
 """The working set of the connection's branch. Those of other branches have no name."""
@@ -38,14 +38,16 @@ _ANCESTRY = """
         WHERE parent_hash IS NOT NULL
     )
     SELECT revision FROM ancestry {only}"""
-_BRANCHES = f"FROM dolt_branches WHERE name <> '{UNFINISHED_BRANCH}'"
-_FROM_REVISION = _ANCESTRY.format(start="VALUES (?)", only="WHERE revision = ? LIMIT 1")
-_FROM_BRANCHES = _ANCESTRY.format(start=f"SELECT hash {_BRANCHES} AND name <> ?", only="")
+BRANCHES = f"FROM dolt_branches WHERE name <> '{UNFINISHED_BRANCH}'"
+FROM_REVISION = _ANCESTRY.format(start="VALUES (?)", only="WHERE revision = ? LIMIT 1")
+"""Whether a revision reaches another one."""
+_FROM_BRANCHES = _ANCESTRY.format(start=f"SELECT hash {BRANCHES} AND name <> ?", only="")
 _FROM_HEADS = _ANCESTRY.format(start="SELECT value FROM json_each(?)", only="")
 
 _PARENTS_WITHIN = """
     SELECT commit_hash, parent_hash FROM dolt_commit_ancestors WHERE commit_hash IN ({these}) ORDER BY parent_index"""
-_PARENTS = _PARENTS_WITHIN.format(these=_FROM_HEADS)
+PARENTS = _PARENTS_WITHIN.format(these=_FROM_HEADS)
+"""The parents of revisions, a JSON list of hashes, and of all their ancestors."""
 
 _LOG = """
     SELECT commit_hash, committer, email, date, message,
@@ -84,62 +86,23 @@ def log(connection: Connection, revision: str, limit: int | None) -> Iterator[Re
         yield RevisionInfo(logged, tuple((parents or "").split()), message, author, f"{date.replace(' ', 'T')}Z")
 
 
-def is_ancestor(connection: Connection, ancestor: str, descendant: str) -> bool:
-    require_revisions(connection, ancestor, descendant)
-    return bool(connection.execute(_FROM_REVISION, (descendant, ancestor)))
+def find_unreachable(
+    connection: Connection, revisions: Iterable[str], *, heads: Iterable[str] | None = None, without: str = ""
+) -> list[str]:
+    """Return the revisions that none of the heads reaches, in the given order.
 
-
-def map_parents(connection: Connection, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    hashes = json.dumps([text for text in dict.fromkeys(revisions) if re.fullmatch(_REVISION, text)])
-    parents_by_revision: dict[str, tuple[str, ...]] = {}
-    for revision, parent in connection.stream(_PARENTS, (hashes,)):
-        parents_by_revision[revision] = (*parents_by_revision.get(revision, ()), *([parent] if parent else []))
-    return parents_by_revision
-
-
-def read_parents(connection: Connection, revision: str) -> tuple[str, ...]:
-    """Return the parents of an existing revision."""
-    sql = "SELECT parent_hash FROM dolt_commit_ancestors WHERE commit_hash = ? ORDER BY parent_index"
-    return tuple(parent for (parent,) in connection.execute(sql, (revision,)) if parent)
-
-
-def find_unreachable(connection: Connection, revisions: Iterable[str], *, without: str = "") -> list[str]:
-    """Return the revisions that no branch other than `without` reaches, in the given order.
-
-    Walks the history once, until all are found.
+    `heads` are by default those of all branches other than `without`. Walks the history once, until
+    all are found.
     """
-    return _remove_reached(connection.stream(_FROM_BRANCHES, (without,)), revisions)
-
-
-def find_unreachable_from(connection: Connection, heads: Iterable[str], revisions: Iterable[str]) -> list[str]:
-    """Return the revisions that none of these heads reaches, in the given order."""
-    return _remove_reached(connection.stream(_FROM_HEADS, (json.dumps(list(heads)),)), revisions)
-
-
-def _remove_reached(reached: Iterator[tuple[str]], revisions: Iterable[str]) -> list[str]:
     remaining = dict.fromkeys(revisions)
-    if remaining:
-        for (revision,) in reached:
-            remaining.pop(revision, None)
-            if not remaining:
-                break
+    if not remaining:
+        return []
+    query = (_FROM_BRANCHES, without) if heads is None else (_FROM_HEADS, json.dumps(list(heads)))
+    for (revision,) in connection.stream(query[0], query[1:]):
+        remaining.pop(revision, None)
+        if not remaining:
+            break
     return list(remaining)
-
-
-def merge_base(connection: Connection, one: str, other: str) -> str | None:
-    require_revisions(connection, one, other)
-    base: str | None = connection.execute("SELECT dolt_merge_base(?, ?)", (one, other))[0][0]
-    return base
-
-
-def list_branches(connection: Connection) -> list[KbBranch]:
-    rows = connection.execute(f"SELECT name, hash, dirty {_BRANCHES} ORDER BY name")
-    return [KbBranch(name, head, bool(dirty)) for name, head, dirty in rows]
-
-
-def find_branch(connection: Connection, name: str) -> KbBranch | None:
-    rows = connection.execute(f"SELECT name, hash, dirty {_BRANCHES} AND name = ?", (name,))
-    return KbBranch(rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
 
 
 _TABLE = """CREATE TABLE IF NOT EXISTS git_links(

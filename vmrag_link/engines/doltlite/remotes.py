@@ -191,8 +191,9 @@ def _fetch_with_limit(connection: Connection, url: str, max_bytes: int, sql: str
 
     before = connection.path.stat().st_size
     _run_remotely(connection, url, sql, *args, check=check_growth)
-    if connection.path.stat().st_size - before > max_bytes:
-        raise too_large_error(connection.path.stat().st_size - before, max_bytes)
+    grown = connection.path.stat().st_size - before
+    if grown > max_bytes:
+        raise too_large_error(grown, max_bytes)
 
 
 def _run_remotely(
@@ -221,17 +222,13 @@ def _translate_error(error: EngineFailed, url: str) -> VmragError:
         return moved_error(url, message=message)
     if code == _CONSTRAINT:
         return _rejected_error(url, message, details)
-    if (code == _ERROR and "not found" in message) or not _may_exist(url):
+    file = parse_file(url)
+    if (code == _ERROR and "not found" in message) or (file and not file.exists()):
         return missing_error(url, message=message)
-    served = url.startswith("http")
-    if code in _DAMAGED or (not served and code == _CANTOPEN):
+    is_served = url.startswith("http")
+    if code in _DAMAGED or (not is_served and code == _CANTOPEN):
         return damaged_error(url, message=message)
-    return _server_error(message, url, details) if served else error
-
-
-def _may_exist(url: str) -> bool:
-    """Return False for a file that does not exist."""
-    return not url.startswith(_FILE) or Path(url.removeprefix(_FILE)).exists()
+    return _server_error(message, url, details) if is_served else error
 
 
 def _server_error(message: str, url: str, details: Mapping[str, str]) -> VmragError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -219,10 +220,15 @@ class DoltliteSession(BaseSession[Connection]):
             connection.execute("SELECT dolt_reset('--hard')")
 
     def map_parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        return history.map_parents(self.main, revisions)
+        hashes = json.dumps([text for text in dict.fromkeys(revisions) if history.is_hash(text)])
+        parents_by_revision: dict[str, tuple[str, ...]] = {}
+        for revision, parent in self.main.stream(history.PARENTS, (hashes,)):
+            parents_by_revision[revision] = (*parents_by_revision.get(revision, ()), *([parent] if parent else []))
+        return parents_by_revision
 
     def read_parents(self, revision: str) -> tuple[str, ...]:
-        return history.read_parents(self.main, revision)
+        sql = "SELECT parent_hash FROM dolt_commit_ancestors WHERE commit_hash = ? ORDER BY parent_index"
+        return tuple(parent for (parent,) in self.main.execute(sql, (revision,)) if parent)
 
     def compact_if_grown(self) -> None:
         """Compact the file if it has grown much.
@@ -251,19 +257,24 @@ class DoltliteSession(BaseSession[Connection]):
         return history.revision_exists(self.main, revision)
 
     def merge_base(self, one: str, other: str) -> str | None:
-        return history.merge_base(self.main, one, other)
+        history.require_revisions(self.main, one, other)
+        base: str | None = self.main.execute("SELECT dolt_merge_base(?, ?)", (one, other))[0][0]
+        return base
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
-        return history.is_ancestor(self.main, ancestor, descendant)
+        history.require_revisions(self.main, ancestor, descendant)
+        return bool(self.main.execute(history.FROM_REVISION, (descendant, ancestor)))
 
     def find_unreachable(self, revisions: Iterable[str], *, without: str = "") -> list[str]:
         return history.find_unreachable(self.main, revisions, without=without)
 
     def list_branches(self) -> list[KbBranch]:
-        return history.list_branches(self.main)
+        rows = self.main.execute(f"SELECT name, hash, dirty {history.BRANCHES} ORDER BY name")
+        return [KbBranch(name, head, bool(dirty)) for name, head, dirty in rows]
 
     def find_branch(self, name: str) -> KbBranch | None:
-        return history.find_branch(self.main, name)
+        rows = self.main.execute(f"SELECT name, hash, dirty {history.BRANCHES} AND name = ?", (name,))
+        return KbBranch(rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
 
     def set_branch(self, name: str, to: str) -> None:
         exists = self.find_branch(name) is not None
