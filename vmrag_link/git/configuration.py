@@ -41,7 +41,7 @@ class Setting(NamedTuple):
     """An entry and the place where it is configured."""
 
     scope: str
-    """git's name of the kind of place, such as `local` or `global`."""
+    """git's name of the kind of place: system, global, local, worktree or command."""
     origin: str
     """The place itself, such as `file:.git/config` or `command line:`."""
     key: str

@@ -3,7 +3,7 @@
 * `branch.CODE.vmragBranch`: the KB branch on which documents of a code branch are written. The key
   ends with `-` and the key of a work tree if it applies to that work tree alone.
 * `vmrag-import.COLLECTION.base`: the folder from which a collection is imported on this machine.
-* `vmrag.…`: settings that users write, such as `vmrag.remote`.
+* `vmrag.…`: settings that users write, for example the git remote for `git:`.
 """
 
 from __future__ import annotations
