@@ -1,8 +1,15 @@
-"""Install hooks, and remove them again without a change of other tools' hooks.
+"""Install and remove vmrag's git hooks, for `vmrag install`, `vmrag uninstall` and `vmrag doctor`.
 
-They are in git's configuration or, as shims, in its hooks directory. Every git runs shims. They are
-used if a git on this machine is too old for hooks in the configuration. Otherwise the configuration
-is used, because no other tool can replace hooks there.
+A hook is a shell script, called shim (`shims.format_shim`). git starts a shim in one of two ways,
+and `routes.choose_place` chooses the way of all hooks:
+
+* from git's configuration, where no other tool can replace it. This needs a recent git.
+* from git's hooks directory, which is `folder` below. Other tools also write to that directory.
+  The earlier hook of another tool is kept as `HOOK.vmrag-chained`, and the shim runs it first
+  (`chaining`). If husky or lefthook owns the directory, it starts a shim in `.git/vmrag/shims`.
+
+A hook never runs twice, and the hooks of other tools continue to run. `vmrag uninstall` restores
+each byte of them.
 """
 
 from __future__ import annotations
@@ -52,7 +59,9 @@ class InstallReport(Record, frozen=True):
     configured: bool = False
     """True if the hooks are in git's configuration."""
     moved: bool = False
-    """True if the hooks were at the other place before."""
+    """True if the hooks moved from the configuration to files, or from files to the
+    configuration.
+    """
     older: tuple[str, ...] = ()
     """Gits that run no hooks from the configuration, although the git in use does."""
 
@@ -63,7 +72,7 @@ class UninstallReport(Record, frozen=True):
     folder: str
     removed: tuple[str, ...]
     restored: tuple[str, ...]
-    """Removed hooks in whose place is the earlier hook again."""
+    """Removed hooks that were replaced by the earlier hook of another tool, which they chained."""
     driver: bool
     """True if the merge driver was registered."""
     elsewhere: bool = False
@@ -107,32 +116,35 @@ def install_hooks(
     """Write the hooks, record the interpreter, and register the merge driver. A second call changes
     nothing.
 
-    `hooks`: hooks to add to those that were chosen before; None for those alone, or at first for
-    all. `worktree`: True to let the hooks act only in this work tree and in others with the same
-    choice, unless they already act in all; False for all work trees; None to keep the choice.
-    `place`: the setting. Hooks at the other place move. `files_only`: the repository stores no
-    documents, so only the chosen post-* hooks are installed, and no merge driver.
+    * `hooks`: hooks to add to those that were chosen before. With None, the choice stays. At first,
+      all hooks are chosen.
+    * `worktree`: True to let the hooks act only in this work tree and in others with the same
+      choice, unless they already act in all. False for all work trees. None to keep the choice.
+    * `place`: the setting `hooks.place`. Hooks in files move to the configuration, or back.
+    * `files_only`: the repository stores no documents, so only the chosen post-* hooks are
+      installed, and no merge driver.
 
     Before it writes anything, it raises `HooksRefused` for a hooks directory that others also use
-    (`force` allows it), if two hooks of other tools would have to be kept, or if the setting
-    demands a place that does not work. It raises `FileFailed` if a file of husky or lefthook is not
-    a regular file.
+    (`force` allows it), if two hooks of other tools would have to be kept, or if `place` does not
+    work. It raises `FileFailed` if a file of husky or lefthook is not a regular file.
     """
     folder = git_hooks.find_hooks_folder(places)
     configured, older = choose_place(places, folder, place, force=force)
-    existing = list_installed_hooks(places, folder)
-    moved = list_own_shims(places, folder) if configured else hook_config.list_configured_hooks(places)
-    requested = (hook_choice.list_chosen_hooks(places) or HOOKS) if hooks is None else hooks
-    chosen = {*requested, *moved}
+    hooks_before = list_installed_hooks(places, folder)
+    moving = list_own_shims(places, folder) if configured else hook_config.list_configured_hooks(places)
+    if hooks is None:
+        hooks = hook_choice.list_chosen_hooks(places) or HOOKS
+    chosen = {*hooks, *moving}
     installed = tuple(hook for hook in (SYNCING if files_only else HOOKS) if hook in chosen)
     routes = HookRoutes() if configured else find_routes(places, folder, installed, force=force)
     refuse_obstacles(places, folder, routes)
     with shim_files.readable_failures(folder):
         folder_modes.prepare_folders(places)
-        if worktree and (hook_choice.is_limited(places) or not existing):
+        if worktree and (hook_choice.is_limited(places) or not hooks_before):
             hook_choice.limit_to_work_tree(places)
-        previous_choice = hook_choice.list_chosen_hooks(places) if existing or places.interpreter.exists() else ()
-        hook_choice.record_chosen_hooks(places, {*previous_choice, *chosen})
+        if hooks_before or places.interpreter.exists():  # not the first installation
+            chosen.update(hook_choice.list_chosen_hooks(places))
+        hook_choice.record_chosen_hooks(places, chosen)
         write_atomically(places.interpreter, python.encode() + b"\n")
         written = _write_config(places, folder, installed) if configured else _write_files(places, folder, routes)
         if worktree is False:
@@ -149,21 +161,19 @@ def install_hooks(
         limited=hook_choice.is_limited(places),
         husky=not configured and husky.find_scripts(folder) is not None,
         scripts=written.scripts,
-        lefthook=routes.handled,
+        lefthook=routes.by_lefthook,
         configured=configured,
-        moved=bool(moved),
+        moved=bool(moving),
         older=older,
     )
 
 
 class _WrittenHooks(NamedTuple):
-    """The hooks that were written, those of them that now chain another hook, and the scripts that
-    were changed to start some.
-    """
-
     hooks: tuple[str, ...]
     chained: tuple[str, ...] = ()
+    """Hooks that now run another tool's hook first."""
     scripts: tuple[str, ...] | None = None
+    """Paths of husky's scripts that were changed to start the hooks; None without husky."""
 
 
 def _write_config(places: Places, folder: Path, hooks: Sequence[str]) -> _WrittenHooks:
@@ -178,21 +188,21 @@ def _write_config(places: Places, folder: Path, hooks: Sequence[str]) -> _Writte
 
 
 def _write_files(places: Places, folder: Path, routes: HookRoutes) -> _WrittenHooks:
-    """Write shims to the hooks directory, and let other tools start the rest."""
+    """Write shims to the hooks directory, and let husky or lefthook start the rest."""
     hook_config.remove_hooks(places)
-    written, chained = shim_files.write_shims(folder, routes.direct)
-    if tool_hooks := (*routes.scripted, *routes.handled):
-        written += shim_files.write_shims(places.shims, tool_hooks)[0]
-    if routes.handled:
-        for hook in routes.handled:
+    written, chained = shim_files.write_shims(folder, routes.by_git)
+    if started := (*routes.by_husky, *routes.by_lefthook):
+        written += shim_files.write_shims(places.shims, started).written
+    if routes.by_lefthook:
+        for hook in routes.by_lefthook:
             _restore_lefthook_hook(folder, hook)
-        lefthook_hooks = git_hooks.list_lefthook_hooks(places)
-        written += tuple(hook for hook in routes.handled if hook not in lefthook_hooks)
-        lefthook.write_configuration(places, [hook for hook in HOOKS if hook in {*lefthook_hooks, *routes.handled}])
-    if not routes.scripts:
+        started_before = git_hooks.list_lefthook_hooks(places)
+        written += tuple(hook for hook in routes.by_lefthook if hook not in started_before)
+        lefthook.write_configuration(places, [hook for hook in HOOKS if hook in {*started_before, *routes.by_lefthook}])
+    if not routes.husky_folder:
         return _WrittenHooks(written, chained)
-    changed = husky.write_scripts(routes.scripts, routes.scripted)
-    paths = tuple(_format_path(places, routes.scripts / hook) for hook in changed)
+    changed = husky.write_scripts(routes.husky_folder, routes.by_husky)
+    paths = tuple(_format_path(places, routes.husky_folder / hook) for hook in changed)
     return _WrittenHooks((*written, *changed), chained, paths)
 
 
@@ -209,33 +219,35 @@ def _format_path(places: Places, path: Path) -> str:
 
 
 def list_own_shims(places: Places, folder: Path) -> tuple[str, ...]:
-    """Return the hooks with a vmrag shim that serves only this repository."""
-    existing = {*git_hooks.list_started_shims(places), *git_hooks.list_shims(places.common / "hooks")}
+    """Return the hooks with a vmrag shim that serves only this repository, in any folder."""
+    hooks = {*git_hooks.list_started_shims(places), *git_hooks.list_shims(places.common / "hooks")}
     if chaining.is_inside(folder, places):
-        existing.update(git_hooks.list_shims(folder))
-    return tuple(hook for hook in HOOKS if hook in existing)
+        hooks.update(git_hooks.list_shims(folder))
+    return tuple(hook for hook in HOOKS if hook in hooks)
 
 
 def list_installed_hooks(places: Places, folder: Path) -> tuple[str, ...]:
-    """Return the hooks of vmrag in git's configuration, in git's hooks directory, and for other
-    tools.
+    """Return the hooks of vmrag in git's configuration and in git's hooks directory, and those that
+    husky or lefthook starts.
     """
-    existing = {
+    hooks = {
         *git_hooks.list_shims(folder),
         *git_hooks.list_started_shims(places),
         *hook_config.list_configured_hooks(places),
     }
-    return tuple(hook for hook in HOOKS if hook in existing)
+    return tuple(hook for hook in HOOKS if hook in hooks)
 
 
 def list_shared_files(places: Places) -> tuple[str, ...]:
-    """Return the files of other tools that a complete `uninstall_hooks` changes or
-    deletes.
+    """Return the files of husky and lefthook that `uninstall_hooks` changes or deletes with
+    `everything`.
     """
-    names = lefthook.list_own_files(places)
-    scripts = husky.find_scripts(git_hooks.find_hooks_folder(places))
-    paths = [scripts / hook for hook in HOOKS if _is_committed(places, scripts / hook)] if scripts else []
-    return (*names, *(_format_path(places, path) for path in paths))
+    paths = lefthook.list_own_files(places)
+    husky_folder = husky.find_scripts(git_hooks.find_hooks_folder(places))
+    if husky_folder is not None:
+        scripts = [husky_folder / hook for hook in HOOKS if _is_committed(places, husky_folder / hook)]
+        paths += tuple(_format_path(places, script) for script in scripts)
+    return paths
 
 
 def uninstall_hooks(
@@ -246,16 +258,20 @@ def uninstall_hooks(
     worktree: bool = False,
     everything: bool = False,
 ) -> UninstallReport:
-    """Remove the shims and, with the last of them, the recorded interpreter and the merge driver.
+    """Remove hooks and, with the last of them, the recorded interpreter and the merge driver.
 
-    From then on, vmrag reports no missing hooks. A chained hook returns to its place, byte for
-    byte, with its mode. With `worktree`, the hooks no longer act in this work tree, and are removed
-    with the last one. `everything` also removes the lines in husky's committed scripts. Raises
-    `HooksRefused` with `worktree` for hooks that act in all work trees, and, without `force`, for a
-    hooks directory outside the repository.
+    From then on, vmrag reports no missing hooks. A chained hook returns to its path, byte for byte,
+    with its mode.
+
+    * `worktree`: the hooks no longer act in this work tree. They are removed if they act in no
+      other one.
+    * `everything`: also remove the lines in husky's committed scripts.
+
+    Raises `HooksRefused` with `worktree` for hooks that act in all work trees, and, without
+    `force`, for a hooks directory outside the repository.
     """
     folder = git_hooks.find_hooks_folder(places)
-    existing = {*list_installed_hooks(places, folder), *git_hooks.list_shims(places.common / "hooks")}
+    installed = {*list_installed_hooks(places, folder), *git_hooks.list_shims(places.common / "hooks")}
     if git_hooks.list_shims(folder) and not force and not chaining.is_inside(folder, places):
         raise HooksRefused(
             chaining.describe_outside(folder),
@@ -263,7 +279,7 @@ def uninstall_hooks(
             "the hooks from all repositories that use it",
             folder=str(folder),
         )
-    if worktree and existing and not hook_choice.is_limited(places):
+    if worktree and installed and not hook_choice.is_limited(places):
         raise HooksRefused(
             "the hooks act in all worktrees of this repository.", hint="run 'vmrag uninstall' to remove them everywhere"
         )
@@ -272,13 +288,14 @@ def uninstall_hooks(
             return UninstallReport(str(folder), (), (), driver=False, elsewhere=True)
         configured = hook_config.remove_hooks(places, hooks)
         shim_removal = _remove_shims(places, folder, hooks, everything=everything)
-        is_last = existing <= set(hooks)
-        if not is_last:
+        if installed <= set(hooks):
+            driver = _remove_records(places)
+        else:
+            driver = False
             hook_choice.record_chosen_hooks(places, set(hook_choice.list_chosen_hooks(places)) - set(hooks))
-        driver = is_last and _remove_records(places)
     return UninstallReport(
         str(places.configured_hooks if configured else folder),
-        removed=tuple(hook for hook in hooks if hook in existing),
+        removed=tuple(hook for hook in hooks if hook in installed),
         restored=tuple(hook for hook in hooks if hook in shim_removal.restored),
         driver=driver,
         kept=shim_removal.kept,
@@ -287,17 +304,16 @@ def uninstall_hooks(
 
 
 class _ShimRemoval(NamedTuple):
-    """The hooks whose chained hook is back in its place, and husky's committed scripts: those that
-    keep vmrag's lines, and those that lost them.
-    """
-
     restored: set[str]
+    """Hooks whose chained hook is back at its path."""
     kept: tuple[str, ...] = ()
+    """Paths of husky's committed scripts that keep vmrag's lines."""
     scripts: tuple[str, ...] = ()
+    """Paths of husky's committed scripts that lost vmrag's lines."""
 
 
 def _remove_shims(places: Places, folder: Path, hooks: Sequence[str], *, everything: bool) -> _ShimRemoval:
-    """Remove shims, and what other tools start."""
+    """Remove shims, and the lines by which lefthook and husky start them."""
     folders = {folder, places.common / "hooks"}  # git used the second one before a tool set core.hooksPath
     restored = {hook for shim_folder in folders for hook in hooks if shim_files.remove_shim(shim_folder, hook)}
     for hook in hooks:
@@ -308,18 +324,20 @@ def _remove_shims(places: Places, folder: Path, hooks: Sequence[str], *, everyth
         lefthook.write_configuration(places, remaining)
     else:
         lefthook.clean_configuration(places)
-    scripts = husky.find_scripts(folder)
-    if scripts is None:
+    husky_folder = husky.find_scripts(folder)
+    if husky_folder is None:
         return _ShimRemoval(restored)
-    committed = [hook for hook in hooks if _is_committed(places, scripts / hook)]
-    kept = [] if everything else committed
-    husky.clean_scripts(scripts, [hook for hook in hooks if hook not in kept])
-    paths = tuple(_format_path(places, scripts / hook) for hook in committed)
-    return _ShimRemoval(restored, scripts=paths) if everything else _ShimRemoval(restored, kept=paths)
+    committed = [hook for hook in hooks if _is_committed(places, husky_folder / hook)]
+    paths = tuple(_format_path(places, husky_folder / hook) for hook in committed)
+    if everything:
+        husky.clean_scripts(husky_folder, hooks)
+        return _ShimRemoval(restored, scripts=paths)
+    husky.clean_scripts(husky_folder, [hook for hook in hooks if hook not in committed])
+    return _ShimRemoval(restored, kept=paths)
 
 
 def _is_committed(places: Places, script: Path) -> bool:
-    """Return whether git's index has the script with vmrag's lines."""
+    """Return whether git's index has husky's script with vmrag's lines."""
     if not script.is_relative_to(places.top):
         return False
     return husky.has_lines(plumbing.read_blob(places, f":{_format_path(places, script)}") or b"")
@@ -339,12 +357,12 @@ def _remove_records(places: Places) -> bool:
 def runs_here(places: Places, hook: str) -> bool:
     """Return whether vmrag acts when git runs this hook in this work tree.
 
-    git starts vmrag from its configuration, or by a shim, which is first or behind pre-commit or
-    prek.
+    git starts the hook from its configuration or its hooks directory, where pre-commit or prek may
+    start it.
     """
     if not hook_choice.is_active(places):
         return False
-    slot = git_hooks.locate_shim(git_hooks.find_hooks_folder(places), hook)
-    return hook in hook_config.find_running_hooks(places).hooks or (
-        git_hooks.is_ours(slot) and os.access(slot, os.X_OK)
-    )
+    if hook in hook_config.find_running_hooks(places).hooks:
+        return True
+    shim = git_hooks.locate_shim(git_hooks.find_hooks_folder(places), hook)
+    return git_hooks.is_ours(shim) and os.access(shim, os.X_OK)

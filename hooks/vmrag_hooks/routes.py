@@ -1,4 +1,9 @@
-"""The place of the hooks, the routes by which git reaches them, and obstacles."""
+"""Decide how git reaches vmrag's hooks, before `installer` writes anything.
+
+`choose_place` decides between git's configuration and files. For files, `find_routes` finds out who
+starts each hook: git, husky or lefthook. `refuse_obstacles` raises the errors of writing in
+advance. A *shim* is vmrag's script for a hook (`shims`).
+"""
 
 from __future__ import annotations
 
@@ -16,23 +21,21 @@ from vmrag_link.settings import HookPlace
 
 
 class ChosenPlace(NamedTuple):
-    """The place of the hooks.
-
-    `configured` is True for git's configuration. `older` has the gits that are too old for that, if
-    the git in use is not.
-    """
-
     configured: bool
+    """True for hooks in git's configuration, False for files."""
     older: tuple[str, ...] = ()
+    """Gits that run no hooks from the configuration, although the git in use does."""
 
 
 def choose_place(places: Places, folder: Path, place: HookPlace, *, force: bool) -> ChosenPlace:
-    """Choose the place of the hooks, by the setting and the gits on this machine.
+    """Choose between git's configuration and files, by the setting `hooks.place` and the gits on
+    this machine.
 
-    With an older git, the configuration is chosen only if the hooks directory is refused. Raises
+    With `auto`, the configuration is chosen if all gits on this machine run hooks from there. If
+    only the git in use does, it is chosen if vmrag must not write to the hooks directory. Raises
     `HooksRefused` if the setting demands the configuration, but hooks there would never run, or
     would run twice. They would run twice next to old shims in a folder outside the repository,
-    which also serve others.
+    which other repositories also use.
     """
     if place == "files":
         return ChosenPlace(configured=False)
@@ -59,9 +62,9 @@ def choose_place(places: Places, folder: Path, place: HookPlace, *, force: bool)
 
 
 def _is_old(folder: Path, hook: str) -> bool:
-    return (
-        git_hooks.parse_shim_version(git_hooks.read_beginning(git_hooks.locate_shim(folder, hook))) or 0
-    ) < shims.YIELDING_VERSION
+    """Return whether a shim would also run if git has run the hook from its configuration."""
+    content = git_hooks.read_beginning(git_hooks.locate_shim(folder, hook))
+    return (git_hooks.parse_shim_version(content) or 0) < shims.YIELDING_VERSION
 
 
 def _is_refused(places: Places, folder: Path) -> bool:
@@ -74,22 +77,23 @@ def _is_refused(places: Places, folder: Path) -> bool:
 
 
 class HookRoutes(NamedTuple):
-    """How git reaches the hooks.
+    """Hooks by the program that starts their shim."""
 
-    A shim is in its hooks directory (`direct`), or a tool starts one: husky (`scripted`) from
-    scripts in a folder that can be changed now, or lefthook (`handled`).
+    by_git: tuple[str, ...] = ()
+    """Hooks with a shim in git's hooks directory."""
+    by_husky: tuple[str, ...] = ()
+    """Hooks that husky's scripts start. With husky 9, the same hooks are also in `by_git`, until
+    `npm install` rewrites that directory.
     """
-
-    direct: tuple[str, ...] = ()
-    scripted: tuple[str, ...] = ()
-    scripts: Path | None = None
-    handled: tuple[str, ...] = ()
+    husky_folder: Path | None = None
+    """The folder of husky's scripts, if they can be changed now."""
+    by_lefthook: tuple[str, ...] = ()
 
 
 def find_routes(places: Places, folder: Path, hooks: Sequence[str], *, force: bool) -> HookRoutes:
-    """Return how git reaches the hooks.
+    """Find out which program starts each hook. `folder` is git's hooks directory.
 
-    Raises `HooksRefused` for a hooks directory that others also use.
+    Raises `HooksRefused` for a hooks directory that others also use (`force` allows it).
     """
     scripts = husky.find_scripts(folder)
     on_branch = refs.read_head(places).symbolic is not None
@@ -100,25 +104,27 @@ def find_routes(places: Places, folder: Path, hooks: Sequence[str], *, force: bo
                 hint="run 'git switch BRANCH && vmrag install' to install them on a branch",
                 folder=str(folder),
             )
-        return HookRoutes((), tuple(hooks), scripts)
+        return HookRoutes(by_husky=tuple(hooks), husky_folder=scripts)
     if not force:
         chaining.refuse_shared_folder(places, folder)
-    if scripts is not None:
-        return HookRoutes(tuple(hooks), tuple(hooks), scripts if on_branch else None)
-    direct = tuple(hook for hook in hooks if not git_hooks.is_lefthook(folder / hook))
-    return HookRoutes(direct, handled=lefthook.list_handled_hooks(places, folder, hooks))
+    if scripts is not None:  # husky 9
+        return HookRoutes(tuple(hooks), by_husky=tuple(hooks), husky_folder=scripts if on_branch else None)
+    return HookRoutes(
+        tuple(hook for hook in hooks if not git_hooks.is_lefthook(folder / hook)),
+        by_lefthook=lefthook.list_handled_hooks(places, folder, hooks),
+    )
 
 
 def refuse_obstacles(places: Places, folder: Path, routes: HookRoutes) -> None:
-    """Raise the error for an obstacle, before anything is written."""
+    """Raise `HooksRefused` or `FileFailed` for a file in the way, before anything is written."""
     require_folders(
         places.shared, places.work_tree_folder, places.shims, places.configured_hooks, folder / chaining.FOLDER
     )
-    for hook in routes.direct:
+    for hook in routes.by_git:
         chaining.refuse_invalid_hook(folder / hook)
         chaining.refuse_second_hook(folder, hook)
-    if routes.scripts:
-        require_folders(routes.scripts)
-        husky.require_writable(routes.scripts, routes.scripted)
-    if routes.handled:
+    if routes.husky_folder:
+        require_folders(routes.husky_folder)
+        husky.require_writable(routes.husky_folder, routes.by_husky)
+    if routes.by_lefthook:
         lefthook.require_writable(places)
