@@ -22,11 +22,12 @@ from vmrag_link.errors import UsageInvalid, VmragError
 from vmrag_link.git import plumbing
 from vmrag_link.paths import is_outside_projects
 from vmrag_mcp import options
+from vmrag_mcp.call import Behaviour, ProcessState
 from vmrag_mcp.options import Flags
 from vmrag_mcp.process import PATIENCE_SECONDS, CallProgress, log
 from vmrag_mcp.repository import Place, build_refusal, load_settings
 from vmrag_mcp.server import KnowledgeServer
-from vmrag_mcp.session import Behaviour, ProcessState, Session
+from vmrag_mcp.session import Session
 
 if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
     from vmrag_link.workspace import Workspace

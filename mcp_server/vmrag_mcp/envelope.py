@@ -187,7 +187,7 @@ def _suggest_by_code(error: VmragError) -> tuple[str, ...]:
 def build_success(
     result: ToolResult,
     kb: KbBlock | None,
-    warnings: list[ToolWarning],
+    warnings: Sequence[ToolWarning],
     *,
     max_characters: int | None = None,
     offset: int | None = None,

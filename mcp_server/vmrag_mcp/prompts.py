@@ -20,7 +20,7 @@ from vmrag_mcp.resources import TEMPLATES, list_collections, locate_collection, 
 
 if TYPE_CHECKING:
     from vmrag_link.workspace.history.word_diff import DiffReport
-    from vmrag_mcp.session import Call
+    from vmrag_mcp.call import Call
 
 
 LONGEST = 20_000

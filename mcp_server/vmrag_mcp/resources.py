@@ -20,7 +20,7 @@ from vmrag_mcp.registry import RESOURCES
 if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
     from vmrag_link.workspace import ReadableStore
     from vmrag_link.workspace.follow.provenance import AnswerOrigin
-    from vmrag_mcp.session import Call
+    from vmrag_mcp.call import Call
 
 STATUS = "vmrag://status"
 COLLECTIONS = "vmrag://collections"

@@ -22,6 +22,7 @@ from mcp.shared.exceptions import MCPError
 from vmrag_link import __version__
 from vmrag_link.errors import VmragError
 from vmrag_mcp import envelope, prompts, resources
+from vmrag_mcp.call import Call
 from vmrag_mcp.changes import Subscriptions
 from vmrag_mcp.client_tools import ClientTools, EnabledTools
 from vmrag_mcp.confirmation import MOST_QUESTIONS, ask_user, earlier_answers, with_confirmation, without_refused
@@ -29,7 +30,7 @@ from vmrag_mcp.options import SERVER_NAME, SERVER_TITLE, ToolSelection, build_to
 from vmrag_mcp.process import CallProgress, Report
 from vmrag_mcp.prompts import complete_value
 from vmrag_mcp.registry import ToolInfo
-from vmrag_mcp.session import Call, CallOutcome, Session
+from vmrag_mcp.session import CallOutcome, Session
 
 READERS = 4
 """Number of calls that read at the same time. Calls that write run one after the other."""
@@ -54,7 +55,6 @@ class KnowledgeServer:
     def __init__(self, session: Session, selection: ToolSelection) -> None:
         self._session = session
         self.clients = ClientTools(selection)
-        session.tools = self.clients.shared
         self._reading = anyio.CapacityLimiter(READERS)
         self._writing = anyio.CapacityLimiter(1)
         self._changes = Subscriptions(session.directory, session.source_state)

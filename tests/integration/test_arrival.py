@@ -12,9 +12,10 @@ from tests.support import dolt, people
 from tests.support.mcp import ALL, Tools, connected
 from tests.support.people import DATA, User, World
 from vmrag_link import hints
+from vmrag_mcp.call import Behaviour
 from vmrag_mcp.options import ToolChoice, select_tools
 from vmrag_mcp.server import KnowledgeServer
-from vmrag_mcp.session import Behaviour, Session
+from vmrag_mcp.session import Session
 
 pytestmark = pytest.mark.hooks("off")
 

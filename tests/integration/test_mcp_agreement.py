@@ -18,10 +18,11 @@ from mcp.client import Client
 from tests.support import people
 from tests.support.mcp import ALL, Tools, Yes
 from tests.support.terminal import Project
+from vmrag_mcp.call import Behaviour
 from vmrag_mcp.options import select_tools
 from vmrag_mcp.registry import load_catalogue
 from vmrag_mcp.server import KnowledgeServer
-from vmrag_mcp.session import Behaviour, Session
+from vmrag_mcp.session import Session
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -13,9 +13,9 @@ import pytest
 from tests.support import terminal
 from tests.support.mcp import Tools, warned
 from tests.support.terminal import Project, copied, derive_template, opened
+from vmrag_mcp.call import Behaviour
 from vmrag_mcp.envelope import SLACK, cut_lists
 from vmrag_mcp.registry import load_catalogue
-from vmrag_mcp.session import Behaviour
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -15,7 +15,7 @@ from vmrag_link.errors import IndexFailed
 from vmrag_link.index.contents import read_collections
 from vmrag_link.index.draft import Draft
 from vmrag_link.index.metadata import build_collection_metadata
-from vmrag_mcp.session import Behaviour
+from vmrag_mcp.call import Behaviour
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -33,9 +33,9 @@ from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.errors import VmragError
 from vmrag_link.models import WorkingSet
 from vmrag_mcp import envelope
+from vmrag_mcp.call import NO_CONSENT
 from vmrag_mcp.options import ToolChoice, select_tools
 from vmrag_mcp.registry import import_function, load_catalogue
-from vmrag_mcp.session import NOTHING
 
 pytestmark = pytest.mark.hooks("off")
 
@@ -61,7 +61,7 @@ def run(world: World, expected: Expected, state: State) -> tuple[dict[str, Any],
     The user confirms each question, unless the missing confirmation is the expected error.
     """
     asks_user = expected.code not in STRANGERS and (state.top / ".git").exists()
-    tools = open_tools(state, expected.tool, given=expected.given, agreed=Yes(state) if asks_user else NOTHING)
+    tools = open_tools(state, expected.tool, given=expected.given, agreed=Yes(state) if asks_user else NO_CONSENT)
     return tools.run(expected.tool, world.call(expected.call, state))
 
 

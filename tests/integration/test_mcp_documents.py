@@ -16,8 +16,8 @@ from vmrag_link.engines.base import Write
 from vmrag_link.models import Document
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
+from vmrag_mcp.call import Behaviour
 from vmrag_mcp.options import ToolChoice
-from vmrag_mcp.session import Behaviour
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 
 from tests.support.long import examples
+from vmrag_mcp.call import Behaviour
 from vmrag_mcp.options import ToolChoice, ToolSelection, select_tools
 from vmrag_mcp.server import KnowledgeServer
-from vmrag_mcp.session import Behaviour, Session
+from vmrag_mcp.session import Session
 from vmrag_mcp.transport.early import StaticAnswers
 from vmrag_mcp.transport.stdio import MessageRefused, encode_message, parse_message
 

@@ -24,11 +24,12 @@ from tests.support.branching import kb_branches, put
 from tests.support.mcp import ALL, TextAnswer, Tools, connected
 from vmrag_link.errors import ToolDisabled
 from vmrag_mcp import registry
+from vmrag_mcp.call import Behaviour
 from vmrag_mcp.options import ToolChoice, select_tools
 from vmrag_mcp.prompts import list_prompts
 from vmrag_mcp.registry import import_function, load_catalogue
 from vmrag_mcp.server import KnowledgeServer
-from vmrag_mcp.session import Behaviour, Session
+from vmrag_mcp.session import Session
 
 pytestmark = pytest.mark.hooks("off")
 

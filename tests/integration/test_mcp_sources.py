@@ -14,10 +14,11 @@ from tests.support.mcp import Tools, connected, warned
 from tests.support.repos import isolate
 from tests.support.terminal import Project, make_repo, opened
 from vmrag_link.code import languages
+from vmrag_mcp.call import Behaviour
 from vmrag_mcp.options import ToolChoice, select_tools
 from vmrag_mcp.results import MOST_PATHS
 from vmrag_mcp.server import KnowledgeServer
-from vmrag_mcp.session import Behaviour, Session
+from vmrag_mcp.session import Session
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -22,9 +22,10 @@ from tests.support.sources import change, commit
 from tests.support.templates import build_once, copy_tree
 from tests.support.terminal import Project, new_project
 from vmrag_link import hints
+from vmrag_mcp.call import Behaviour
 from vmrag_mcp.options import ToolChoice, select_tools
 from vmrag_mcp.server import KnowledgeServer
-from vmrag_mcp.session import Behaviour, Session
+from vmrag_mcp.session import Session
 
 pytestmark = [pytest.mark.hooks("off"), pytest.mark.sample(1)]
 

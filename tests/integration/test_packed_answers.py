@@ -20,9 +20,10 @@ from tests.support.terminal import Project, copied
 from vmrag_link import terminal_text
 from vmrag_link.retrieval.narrowing_values import KINDS
 from vmrag_link.workspace.answers.packing import estimate_tokens
+from vmrag_mcp.call import Behaviour
 from vmrag_mcp.options import ToolChoice, select_tools
 from vmrag_mcp.server import KnowledgeServer
-from vmrag_mcp.session import Behaviour, Session
+from vmrag_mcp.session import Session
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -15,8 +15,9 @@ from tests.support.terminal import Project, new_project
 from vmrag_link import agreements
 from vmrag_link.git import plumbing
 from vmrag_link.toolsets.compounding.chat_model import LlmSettings
+from vmrag_mcp.call import Behaviour
 from vmrag_mcp.process import CallProgress
-from vmrag_mcp.session import Behaviour, Session
+from vmrag_mcp.session import Session
 
 template, project = terminal.template, terminal.project
 

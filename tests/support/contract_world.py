@@ -26,7 +26,7 @@ from tests.support.websites import Page, website
 from vmrag_link import locks
 from vmrag_link.engines.folder import LOCK_NAME
 from vmrag_link.toolsets.compounding.mirror import ActiveProject
-from vmrag_mcp.session import NOTHING
+from vmrag_mcp.call import NO_CONSENT
 
 Templates = Callable[[str], Path]
 
@@ -41,7 +41,7 @@ CHANGED_BY_READING = ("broken_index",)
 """States that a reading call repairs."""
 
 
-def open_tools(state: State, tool: str, *, given: str = "", agreed: Mapping[str, bool] = NOTHING) -> Tools:
+def open_tools(state: State, tool: str, *, given: str = "", agreed: Mapping[str, bool] = NO_CONSENT) -> Tools:
     """A server for a call of a tool in a state. For tools that want one, a project is active, of
     which no row is written but by the call; not in the state `inactive`.
     """

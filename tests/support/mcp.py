@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.support.terminal import Project
+from vmrag_mcp.call import NO_CONSENT, Behaviour
 from vmrag_mcp.client_tools import EnabledTools
 from vmrag_mcp.options import ToolChoice, select_tools
 from vmrag_mcp.process import CallProgress
-from vmrag_mcp.session import NOTHING, Behaviour, Session
+from vmrag_mcp.session import Session
 
 ALL = ToolChoice(toolsets="all")
 
@@ -107,11 +108,11 @@ class Tools:
         *,
         behaviour: Behaviour | None = None,
         chosen: ToolChoice = ALL,
-        agreed: Mapping[str, bool] = NOTHING,
+        agreed: Mapping[str, bool] = NO_CONSENT,
     ) -> None:
         self.agreed = agreed
         self.session = Session(directory, behaviour or Behaviour())
-        self.enabled = self.session.tools = EnabledTools(select_tools(chosen))
+        self.enabled = EnabledTools(select_tools(chosen))
 
     def __call__(self, name: str, /, **arguments: Any) -> Any:
         """The result of a call that succeeds; a `TextAnswer` if the tool is an essential one."""
@@ -146,7 +147,8 @@ class Tools:
         return result
 
     def run(self, name: str, arguments: dict[str, Any]) -> tuple[Any, bool]:
-        return self.session.run_tool(self.enabled.selection.require_tool(name), arguments, CallProgress(), self.agreed)
+        tool = self.enabled.selection.require_tool(name)
+        return self.session.run_tool(tool, arguments, CallProgress(), self.agreed, self.enabled)
 
 
 class Yes(dict[str, bool]):

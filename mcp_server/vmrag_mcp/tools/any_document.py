@@ -9,9 +9,9 @@ from vmrag_link.ops import by_id
 from vmrag_link.ops.by_id import WholeDocument
 from vmrag_link.workspace.documents.collections import TABLES
 from vmrag_mcp.arguments import Given
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer, ToolResult
-from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 
 

@@ -17,9 +17,9 @@ from vmrag_link.workspace.documents import reading
 from vmrag_link.workspace.documents.reading import TextSource
 from vmrag_link.workspace.follow.provenance import AnswerOrigin
 from vmrag_mcp.arguments import CollectionName, Given, Offset
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import DerivedRecord, ToolAnswer, ToolResult
-from vmrag_mcp.session import Call
 
 CollectionKind = Literal["chroma", "issues", "knowledge", "library", "compounding", "external", "system", "source"]
 
@@ -67,10 +67,7 @@ class ChromaGetCollectionInfoResult(ToolResult, frozen=True, rename={"view": "sn
 
 
 class CreatedCollection(Record, frozen=True):
-    """A collection.
-
-    `created` is false if it already existed. * chroma_list_collections look=read_page
-    """
+    """A collection. `created` is false if it already existed."""
 
     name: str
     id: str

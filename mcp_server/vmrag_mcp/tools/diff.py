@@ -19,9 +19,9 @@ from vmrag_link.workspace.documents.collections import TABLES, table_of
 from vmrag_link.workspace.history import diff, revparse
 from vmrag_link.workspace.history.diff import Diff
 from vmrag_mcp.arguments import DOCUMENTS, Given, Offset
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import DerivedRecord, ToolResult
-from vmrag_mcp.session import Call
 
 ChangeType = Literal["added", "modified", "deleted"]
 

@@ -29,9 +29,9 @@ from vmrag_link.workspace.documents.import_reports import PutCounts
 from vmrag_link.workspace.documents.put import PutRequest, put_documents
 from vmrag_link.workspace.documents.writing import WriteResult
 from vmrag_mcp.arguments import DOCUMENTS, FILTER, TEXT_FILTER, CollectionName, Given, Offset
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer
-from vmrag_mcp.session import Call
 from vmrag_mcp.tools import document_results as answers
 from vmrag_mcp.tools import outcome
 

@@ -20,8 +20,8 @@ from vmrag_link.workspace.merge import conflict_rows
 from vmrag_link.workspace.merge.conflict_rows import OpenMerge
 from vmrag_link.workspace.remotes.destinations import Upstream, find_upstream
 from vmrag_mcp.arguments import RESULTS, Given, Offset
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
-from vmrag_mcp.session import Call
 from vmrag_mcp.tools import diff
 from vmrag_mcp.tools import history_results as results
 from vmrag_mcp.tools.diff import ChangeEntry, Changes, Summary

@@ -12,9 +12,9 @@ from vmrag_link.ops.links.link import Bidirectional, LinkBlock
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.transport import address
 from vmrag_mcp.arguments import Given, Ref
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import DerivedRecord, ToolAnswer
-from vmrag_mcp.session import Call
 
 
 class LinkedCommit(DerivedRecord, frozen=True):

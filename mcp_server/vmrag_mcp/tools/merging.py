@@ -13,9 +13,9 @@ from vmrag_link.workspace.history import log
 from vmrag_link.workspace.merge import conflict_rows
 from vmrag_link.workspace.merge.conflict_rows import OpenConflict
 from vmrag_mcp.arguments import IF_UNCOMMITTED, MESSAGE, Given, Message
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results import ToolResult
-from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 from vmrag_mcp.tools.history_results import CommitWithParent
 from vmrag_mcp.tools.outcome import SyncSummary

@@ -7,8 +7,8 @@ from typing import TypeVar
 from vmrag_link.models import Record
 from vmrag_link.workspace.documents.writing import WriteResult
 from vmrag_link.workspace.follow.provenance import find_git_origin, find_origin
+from vmrag_mcp.call import Call
 from vmrag_mcp.results import DerivedRecord, ToolAnswer
-from vmrag_mcp.session import Call
 
 _COUNTS = {"added": "documents_added", "modified": "documents_modified", "removed": "documents_deleted"}
 

@@ -13,9 +13,9 @@ from vmrag_link.ops.new_knowledge_base import bootstrap
 from vmrag_link.workspace.remotes import fetch
 from vmrag_link.workspace.remotes.fetch import BranchFetched
 from vmrag_mcp.arguments import IF_UNCOMMITTED, Given, Message
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results import DerivedRecord, ToolResult
-from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 from vmrag_mcp.tools.outcome import SyncSummary
 

@@ -18,9 +18,9 @@ from vmrag_link.workspace.documents import collections
 from vmrag_link.workspace.documents.collections import TABLES
 from vmrag_link.workspace.follow.provenance import find_origin
 from vmrag_mcp.arguments import Given
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import DerivedRecord, ToolAnswer, ToolResult
-from vmrag_mcp.session import Call
 
 
 class SyncTotals(DerivedRecord, frozen=True):

@@ -14,9 +14,9 @@ from vmrag_link.ops.commit import commit as committing
 from vmrag_link.ops.links import link as linking
 from vmrag_link.workspace.history import log
 from vmrag_mcp.arguments import IF_UNCOMMITTED, Given
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results import DerivedRecord, ToolResult
-from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 from vmrag_mcp.tools.diff import Summary
 from vmrag_mcp.tools.history_results import CommitSummary, CommitWithParent

@@ -235,7 +235,6 @@ def test_search_uses_existing_rows_if_rows_cannot_be_written(tools, project):
     assert warned(reading("rag_query", query=QUESTION)) == {"FILES_PENDING", "LLM_NOT_CONFIGURED"}
     assert reading("search_external_docs", query="the green button")["total_matches"] == 1
     assert project.marks() == marks
-    assert reading.session.tools
     assert "index_document" not in reading.enabled.selection.tools
     assert "problems/ice.md" in paths(tools("semantic_search", query="ice", min_relevance_score=0))
 

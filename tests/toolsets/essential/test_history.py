@@ -14,8 +14,8 @@ from tests.support.repos import isolate
 from tests.support.templates import build_once
 from tests.support.terminal import Project, new_project
 from tests.toolsets.essential import test_essential
+from vmrag_mcp.call import Behaviour
 from vmrag_mcp.options import ToolChoice
-from vmrag_mcp.session import Behaviour
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -20,9 +20,10 @@ from tests.support.mcp import ALL, Tools, Yes
 from tests.support.terminal import Project
 from tests.support.websites import Website, website
 from vmrag_link import agreements, hints
+from vmrag_mcp.call import Behaviour
 from vmrag_mcp.options import select_tools
 from vmrag_mcp.server import KnowledgeServer
-from vmrag_mcp.session import Behaviour, Session
+from vmrag_mcp.session import Session
 
 pytestmark = pytest.mark.hooks("off")
 

@@ -22,9 +22,9 @@ from vmrag_mcp.arguments import (
     LongText,
     Offset,
 )
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer
-from vmrag_mcp.session import Call
 from vmrag_mcp.tools import collections, documents, outcome
 from vmrag_mcp.tools.document_results import ChromaQueryDocumentsResult, DocumentColumns, QueryMatch
 from vmrag_mcp.tools.documents import Parts, Queries, read_page

@@ -14,9 +14,9 @@ from vmrag_link.ops.commit import commit as committing
 from vmrag_link.ops.status import kb_status
 from vmrag_link.workspace.remotes.destinations import find_upstream
 from vmrag_mcp.arguments import RESULTS, Given
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import CLEARING, tool
 from vmrag_mcp.results import ToolAnswer, ToolResult
-from vmrag_mcp.session import Call
 from vmrag_mcp.tools import history, working
 from vmrag_mcp.tools.history_results import CommitWithStats, StatusResult
 from vmrag_mcp.tools.sync import SyncTotals

@@ -17,8 +17,8 @@ from vmrag_link.toolsets.compounding.mirror import ActiveProject, Mirrored
 from vmrag_link.toolsets.compounding.project import CONFIG, DocsProject
 from vmrag_link.toolsets.compounding.retrieval import AnswerRequest, Limit, Relevance, SearchRequest, Sources
 from vmrag_mcp.arguments import Given, QueryText, fields_as_keywords
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
-from vmrag_mcp.session import Call
 
 Path = Annotated[str, Given("file in the project's folder of documents")]
 

@@ -44,9 +44,9 @@ from vmrag_link.workspace.history import document_history as revision_log
 from vmrag_link.workspace.history.document_names import DocumentName
 from vmrag_link.workspace.history.log import PinnedRevision
 from vmrag_mcp.arguments import Given, Ref
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import TextResult, fence_text
-from vmrag_mcp.session import Call
 
 _MOST_STEPS = 100
 

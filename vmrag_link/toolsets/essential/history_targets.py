@@ -29,7 +29,7 @@ from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow.provenance import AnswerOrigin
 from vmrag_link.workspace.history import document_history, document_names, file_history, named_places, revparse
 from vmrag_link.workspace.history.document_names import DocumentName
-from vmrag_mcp.session import Call
+from vmrag_mcp.call import Call
 
 Lines = tuple[int, int]
 

@@ -13,9 +13,9 @@ from vmrag_link.ops.status.changes import PendingChanges, PendingDocument, Sourc
 from vmrag_link.ops.status.status import GitBlock, KbStatus, StatusReport
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.toolsets.essential import texts
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import TextResult
-from vmrag_mcp.session import Call
 
 LISTED = 50
 """Maximum number of uncommitted files and documents in an answer."""

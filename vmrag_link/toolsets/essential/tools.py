@@ -41,9 +41,9 @@ from vmrag_link.workspace.documents.grep import (
 from vmrag_link.workspace.follow.provenance import INCOMPLETE, untracked_notice
 from vmrag_link.workspace.history import named_places
 from vmrag_mcp.arguments import CollectionName, Given, Ref
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import TextResult, fence_text
-from vmrag_mcp.session import Call
 
 LONGEST_LINE = 300
 """Maximum number of characters of a matching line."""

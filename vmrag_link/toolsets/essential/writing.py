@@ -44,8 +44,8 @@ from vmrag_link.workspace.follow.provenance import find_origin
 from vmrag_link.workspace.history import document_names
 from vmrag_link.workspace.history.document_names import DocumentName
 from vmrag_mcp.arguments import Given
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
-from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 
 COLLECTION = "notes"

@@ -15,9 +15,9 @@ from vmrag_link.toolsets.knowledge.records import AddedDoc, AddedLog, IssueLog, 
 from vmrag_link.toolsets.knowledge.search import DocHits, EitherHits, IssueHits
 from vmrag_link.workspace.documents.writing import WriteResult
 from vmrag_mcp.arguments import RESULTS, Given, Offset, QueryText, fields_as_keywords
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer
-from vmrag_mcp.session import Call
 
 R = TypeVar("R")
 

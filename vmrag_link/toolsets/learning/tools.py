@@ -21,9 +21,9 @@ from vmrag_link.toolsets.learning.validation import (
 )
 from vmrag_link.workspace.documents import named_files as files
 from vmrag_mcp.arguments import EXISTING_FILE, Given, fields_as_keywords
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer
-from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 
 EvidenceIds = Annotated[list[str] | None, Given("ids of evidence, or one text with commas")]

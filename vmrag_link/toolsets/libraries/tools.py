@@ -36,9 +36,9 @@ from vmrag_link.workspace.documents.writing import WriteResult
 from vmrag_link.workspace.follow.follow_pin import read_consistently
 from vmrag_link.workspace.follow.provenance import AnswerOrigin, find_origin, find_view_origin
 from vmrag_mcp.arguments import DOCUMENTS, EXISTING_FILE, METADATA, RESULTS, Given, Offset, QueryText
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer, ToolResult
-from vmrag_mcp.session import Call
 
 
 def file(

@@ -21,9 +21,9 @@ from vmrag_link.workspace.answers.query import search_index
 from vmrag_link.workspace.follow.follow_pin import read_consistently
 from vmrag_link.workspace.follow.provenance import AnswerOrigin, find_origin, find_view_origin
 from vmrag_mcp.arguments import RESULTS, Given, QueryText, fields_as_keywords
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer
-from vmrag_mcp.session import Call
 from vmrag_mcp.tools import outcome
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from agenda.events import events
 from vmrag_mcp.arguments import Given
+from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolResult
-from vmrag_mcp.session import Call
 
 
 class AgendaResult(ToolResult, frozen=True):
