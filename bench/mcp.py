@@ -186,8 +186,8 @@ def library(repo: Path) -> float:
 def modules(repo: Path) -> str:
     """Return the modules that the first query of a server imports."""
     from vmrag_mcp.call import Behaviour
+    from vmrag_mcp.call_progress import CallProgress
     from vmrag_mcp.options import ToolChoice, select_tools
-    from vmrag_mcp.process import CallProgress
     from vmrag_mcp.session import Session
 
     session, chosen = Session(repo, Behaviour()), select_tools(ToolChoice())

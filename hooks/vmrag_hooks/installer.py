@@ -239,8 +239,8 @@ def list_installed_hooks(places: Places, folder: Path) -> tuple[str, ...]:
 
 
 def list_shared_files(places: Places) -> tuple[str, ...]:
-    """Return the files of husky and lefthook that `uninstall_hooks` changes or deletes with
-    `everything`.
+    """Return the files of husky and lefthook that a complete `uninstall_hooks` changes or
+    deletes.
     """
     paths = lefthook.list_own_files(places)
     husky_folder = husky.find_scripts(git_hooks.find_hooks_folder(places))

@@ -1,8 +1,10 @@
 """The arguments of tools: declared by annotations, listed as JSON Schema, parsed for the function.
 
-A parameter is a keyword of the function, annotated `Annotated[type, Given(...)]`. It can also be a
-field of the record that an operation takes (`fields_as_keywords`), annotated with msgspec's `Meta`,
-whose `extra` holds the other fields of `Given`.
+A parameter is a keyword of the function, annotated `Annotated[type, Given(...)]`. `read_parameters`
+reads these declarations, `Parameter.build_schema` describes one for clients, and `parse_arguments`
+returns the keywords for a call. A parameter can also be a field of the record that an operation
+takes (`fields_as_keywords`), annotated with msgspec's `Meta`, whose `extra` holds the other fields
+of `Given`.
 
 Clients were written for several servers, so this module accepts more than the schema: JSON as text,
 numbers and booleans as text, one string in place of a list of strings, and aliases. Only this
@@ -31,14 +33,16 @@ Warn = Callable[[str, str], None]
 
 R = TypeVar("R")
 
-_LARGEST = 2**63
-_LONGEST_NUMBER = 29
-"""Maximum number of characters of a number as text. Longer texts are never valid numbers."""
+_NUMBER_LIMIT = 2**63
+"""Numbers, without their signs, are smaller than this one."""
 
-_LONGEST_OBJECT = 1 << 20
-"""Maximum number of characters of all texts in an object, or of the object as JSON text."""
+_MAX_NUMBER_CHARACTERS = 29
+"""Maximum length of a number as text. Longer texts are never valid numbers."""
 
-_MOST_UNKNOWN = 10
+_MAX_OBJECT_CHARACTERS = 1 << 20
+"""Maximum length of all texts in an object, or of the object as JSON text."""
+
+_MAX_UNKNOWN_NAMES = 10
 """Maximum number of unknown parameters that an error names."""
 
 
@@ -46,6 +50,7 @@ class Given(Record, frozen=True):
     """Properties of a parameter that its type does not express."""
 
     about: str = ""
+    """Description for clients."""
     low: int | None = None
     """Smallest number."""
     high: int | None = None
@@ -129,7 +134,9 @@ class Parameter(Record, frozen=True):
 
     @property
     def longest(self) -> int:
-        return self.given.longest or (_LONGEST_OBJECT if "object" in (self.kind, self.item_kind) else LONGEST_NAME)
+        return self.given.longest or (
+            _MAX_OBJECT_CHARACTERS if "object" in (self.kind, self.item_kind) else LONGEST_NAME
+        )
 
     @property
     def longest_json(self) -> int:
@@ -156,6 +163,7 @@ class Parameter(Record, frozen=True):
         return schema
 
     def _build_list_schema(self) -> dict[str, Any]:
+        limits = {"minItems": self.given.min_items, "maxItems": self.given.max_items}
         element: dict[str, Any] = {"type": self.item_kind}
         if self.item_kind == "array":
             element["items"] = {"type": "number"}
@@ -163,8 +171,8 @@ class Parameter(Record, frozen=True):
             element["enum"] = list(self.choices)
         elif self.item_kind == "string":
             element["maxLength"] = self.longest
-        element = {"anyOf": [element, {"type": "null"}]} if self.nullable_items else element
-        limits = {"minItems": self.given.min_items, "maxItems": self.given.max_items}
+        if self.nullable_items:
+            element = {"anyOf": [element, {"type": "null"}]}
         return {"type": "array", "items": element} | {name: number for name, number in limits.items() if number}
 
     # -- from clients
@@ -193,10 +201,11 @@ class Parameter(Record, frozen=True):
             return not (self.required and self.given.blank)
         return value is None or (self.given.unset is not None and _parse_float(value) == self.given.unset)
 
-    def _parse_text(self, value: Any, where: str) -> str:
+    def _parse_text(self, value: Any, label: str) -> str:
+        """Return the text. `label` names the value in errors, such as `ids[2]`."""
         if not isinstance(value, str):
-            raise self._build_refusal(value, "a text", where=where)
-        require_text(value, where, longest=self.longest, ref=self.given.ref, parameter=self.name)
+            raise self._build_refusal(value, "a text", label=label)
+        require_text(value, label, longest=self.longest, ref=self.given.ref, parameter=self.name)
         if self.given.address and hosts.has_user(value):
             raise AddressWithCredentials(
                 f"{self.name} contains a user name or a password, which an agent must not send.",
@@ -205,11 +214,11 @@ class Parameter(Record, frozen=True):
             )
         text: str = self.given.spelled.get(value, value)
         if self.given.read:
-            self._require_storable(text, where)
+            self._require_storable(text, label)
             return self.given.read(text)
         if self.choices and text not in self.choices and text not in self.given.spelled.values():
-            raise self._build_refusal(value, f"one of {', '.join(self.choices)}", where=where)
-        self._require_storable(text, where)
+            raise self._build_refusal(value, f"one of {', '.join(self.choices)}", label=label)
+        self._require_storable(text, label)
         return text
 
     def _parse_number(self, value: Any, warn: Warn) -> int | float:
@@ -220,12 +229,12 @@ class Parameter(Record, frozen=True):
         if high is not None and number > high and self.given.clamped:
             warn("IGNORED_SETTING", f"{self.name} can be at most {high}; used {high} instead of {number}.")
             return high
-        if (low is not None and number < low) or (high is not None and number > high) or abs(number) >= _LARGEST:
+        if (low is not None and number < low) or (high is not None and number > high) or abs(number) >= _NUMBER_LIMIT:
             bounds = f"at least {low}" if high is None else f"{low} to {high}"
             raise UsageInvalid(
                 f"{self.name} must be {bounds}, not {number}.",
                 parameter=self.name,
-                value=number if abs(number) < _LARGEST else str(number),
+                value=number if abs(number) < _NUMBER_LIMIT else str(number),
                 minimum=low,
                 maximum=high,
             )
@@ -281,22 +290,22 @@ class Parameter(Record, frozen=True):
         return parsed if isinstance(parsed, list) else [text]
 
     def _parse_element(self, element: Any, index: int) -> Any:
-        where = f"{self.name}[{index}]"
+        label = f"{self.name}[{index}]"
         if self.item_kind == "string":
             if element == "" and self.given.full:
-                raise self._build_refusal(element, "a text that is not empty", where=where)
-            return self._parse_text(element, where)
+                raise self._build_refusal(element, "a text that is not empty", label=label)
+            return self._parse_text(element, label)
         if self.item_kind == "object":
             if not isinstance(element, dict):
-                raise self._build_refusal(element, "an object", where=where)
-            _require_length(_count_characters(element), where, self.longest, self.name)
+                raise self._build_refusal(element, "an object", label=label)
+            _require_length(_count_characters(element), label, self.longest, self.name)
         if self.record:
             try:
                 return msgspec.convert(element, self.record)
             except msgspec.ValidationError as error:
-                raise UsageInvalid(f"{where} cannot be used: {error}.", parameter=self.name) from None
+                raise UsageInvalid(f"{label} cannot be used: {error}.", parameter=self.name) from None
         if self.item_kind == "array" and not (isinstance(element, list) and all(map(_is_number, element))):
-            raise self._build_refusal(element, "a list of numbers", where=where)
+            raise self._build_refusal(element, "a list of numbers", label=label)
         return element
 
     def _parse_json(self, text: str) -> Any:
@@ -306,11 +315,12 @@ class Parameter(Record, frozen=True):
         except ValueError as error:
             raise JsonInvalid(f"{self.name} {error}.", parameter=self.name) from None
 
-    def _require_storable(self, text: str, where: str) -> None:
+    def _require_storable(self, text: str, label: str) -> None:
         """Refuse half a surrogate pair, which is not a character, and NUL, which no database stores
         exactly.
         """
-        index, problem = text.find("\0"), "a NUL"
+        index = text.find("\0")
+        problem = "a NUL"
         if index < 0 and not text.isascii():
             try:
                 text.encode()
@@ -318,26 +328,29 @@ class Parameter(Record, frozen=True):
                 index, problem = error.start, "half of a surrogate pair"
         if index >= 0:
             raise UsageInvalid(
-                f"{where} contains {problem} at character {index + 1}, which cannot be stored.",
+                f"{label} contains {problem} at character {index + 1}, which cannot be stored.",
                 hint="remove that character",
                 parameter=self.name,
                 character=index + 1,
             )
 
     def _build_refusal(
-        self, value: Any, expected: str, *, where: str = "", can_be_json: bool = False
+        self, value: Any, expected: str, *, label: str = "", can_be_json: bool = False
     ) -> UsageInvalid | JsonInvalid:
         """Return the error for a value of a wrong type, or text that is JSON of a wrong type."""
-        sent = shortened(repr(value))
-        shown = value if isinstance(value, int | float) or value is None else sent
-        kind = JsonInvalid if can_be_json and isinstance(value, str) else UsageInvalid
-        return kind(f"{where or self.name} must be {expected}, not {sent}.", parameter=self.name, value=shown)
+        shown_value = shortened(repr(value))
+        return (JsonInvalid if can_be_json and isinstance(value, str) else UsageInvalid)(
+            f"{label or self.name} must be {expected}, not {shown_value}.",
+            parameter=self.name,
+            value=value if isinstance(value, int | float) or value is None else shown_value,
+        )
 
 
 def fields_as_keywords(function: Callable[..., R]) -> Callable[..., R]:
-    """Turn a function of a call and a `request` into the function of a tool.
+    """Turn `function(call, request, **keywords)` into the function of a tool.
 
-    Its parameters are the function's own keywords, and then the fields of the request.
+    The parameters of the tool are the keywords, and then the fields of the request, which is a
+    record.
     """
     hints = get_type_hints(function, include_extras=True)
     request = hints.pop("request")
@@ -378,27 +391,22 @@ def read_parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
 def _read_parameter(hint: Any, parameter: inspect.Parameter) -> Parameter:
     optional_type, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     given = next(filter(None, map(_read_mark, marks)), Given())
-    base = _remove_none(optional_type)
-    item_kind, nullable_items, record = "", False, None
-    choices: tuple[str, ...] = given.choices
-    if get_origin(base) in (list, Sequence):
-        element = get_args(base)[0]
-        nullable_items = type(None) in get_args(element)
-        element = _remove_none(element)
-        choices = get_args(element) if get_origin(element) is Literal else choices
-        record = element if isinstance(element, type) and issubclass(element, msgspec.Struct) else None
-        item_kind = "object" if record else "string" if choices else _KINDS[_find_bare_type(element)]
-    elif get_origin(base) is Literal:
-        choices = get_args(base)
+    value_type = _remove_none(optional_type)
+    is_list = get_origin(value_type) in (list, Sequence)
+    element: Any = get_args(value_type)[0] if is_list else None
+    item_type = _remove_none(element)
+    record = item_type if isinstance(item_type, type) and issubclass(item_type, msgspec.Struct) else None
+    text_type = item_type if is_list else value_type
+    choices = get_args(text_type) if get_origin(text_type) is Literal else given.choices
     required = parameter.default is parameter.empty
     default = None if required else parameter.default
     if isinstance(default, tuple):
         default = list(default)  # JSON has lists only
     return Parameter(
         keyword=parameter.name,
-        kind="string" if get_origin(base) is Literal else _KINDS[_find_bare_type(base)],  # type: ignore[arg-type]
-        item_kind=item_kind,  # type: ignore[arg-type]
-        nullable_items=nullable_items,
+        kind=_find_kind(value_type),  # type: ignore[arg-type]
+        item_kind=_find_kind(item_type) if is_list else "",  # type: ignore[arg-type]
+        nullable_items=is_list and type(None) in get_args(element),
         choices=choices,
         required=required,
         default=default,
@@ -408,6 +416,7 @@ def _read_parameter(hint: Any, parameter: inspect.Parameter) -> Parameter:
 
 
 def _read_mark(mark: Any) -> Given | None:
+    """Return the properties in an annotation; None if it is for another library."""
     if isinstance(mark, msgspec.Meta):
         fields = {"longest": mark.max_length or 0, **(mark.extra or {})}
         return Given(mark.description or "", low=mark.ge, high=mark.le, **fields)  # type: ignore[arg-type]  # whole numbers
@@ -426,8 +435,13 @@ _KINDS = {
 }
 
 
-def _find_bare_type(hint: Any) -> Any:
-    return get_origin(hint) or hint
+def _find_kind(hint: Any) -> str:
+    """Return the type in JSON of a type of Python."""
+    if get_origin(hint) is Literal:
+        return "string"
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return "object"
+    return _KINDS[get_origin(hint) or hint]
 
 
 def _remove_none(hint: Any) -> Any:
@@ -456,7 +470,7 @@ def parse_arguments(declared: Sequence[Parameter], arguments: Mapping[str, Any],
         raise UsageInvalid(
             f"no such parameter: {shortened(repr(unknown[0]))}."
             + (f" Did you mean {suggestion!r}?" if suggestion else ""),
-            unknown=[shortened(name) for name in unknown[:_MOST_UNKNOWN]],
+            unknown=[shortened(name) for name in unknown[:_MAX_UNKNOWN_NAMES]],
             allowed=sorted(by_name),
         )
     values = {aliases.get(name, name): value for name, value in arguments.items() if name in aliases}
@@ -475,25 +489,25 @@ def parse_arguments(declared: Sequence[Parameter], arguments: Mapping[str, Any],
     return keywords
 
 
-def require_text(text: str, where: str, *, longest: int = LONGEST_NAME, ref: bool = False, parameter: str = "") -> None:
+def require_text(text: str, label: str, *, longest: int = LONGEST_NAME, ref: bool = False, parameter: str = "") -> None:
     """Raise `UsageInvalid` for a text that is too long, or for a `ref` that searches commit
     messages.
     """
-    _require_length(len(text), where, longest, parameter or where)
+    _require_length(len(text), label, longest, parameter or label)
     if ref and searches_messages(text):
         raise UsageInvalid(
-            f"{where} cannot search commit messages: {shortened(repr(text))}.",
+            f"{label} cannot search commit messages: {shortened(repr(text))}.",
             hint="send a branch, a tag or a commit",
-            parameter=parameter or where,
+            parameter=parameter or label,
             value=shortened(text),
         )
 
 
-def _require_length(characters: int, where: str, longest: int, parameter: str) -> None:
+def _require_length(characters: int, label: str, longest: int, parameter: str) -> None:
     if characters > longest:
         raise UsageInvalid(
-            f"{where} has {characters:,} characters; at most {longest:,} are accepted.",
-            hint=f"shorten {where}",
+            f"{label} has {characters:,} characters; at most {longest:,} are accepted.",
+            hint=f"shorten {label}",
             parameter=parameter,
             value=characters,
             maximum=longest,
@@ -519,7 +533,7 @@ def _parse_integer(value: Any) -> int | None:
         return None
     if isinstance(value, str):
         try:
-            return int(value.strip()) if len(value) <= _LONGEST_NUMBER else None
+            return int(value.strip()) if len(value) <= _MAX_NUMBER_CHARACTERS else None
         except ValueError:
             return None
     if isinstance(value, float):
@@ -530,7 +544,7 @@ def _parse_integer(value: Any) -> int | None:
 def _parse_float(value: Any) -> int | float | None:
     if isinstance(value, str):
         try:
-            value = float(value) if len(value) <= _LONGEST_NUMBER else None
+            value = float(value) if len(value) <= _MAX_NUMBER_CHARACTERS else None
         except ValueError:
             return None
     return value if _is_number(value) and math.isfinite(value) else None

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from vmrag_link import terminal_text
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
+from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.options import ToolSelection
-from vmrag_mcp.process import CallProgress
 from vmrag_mcp.registry import ToolInfo
 from vmrag_mcp.results import ToolWarning
 
@@ -35,7 +35,7 @@ class Behaviour(Record, frozen=True):
 
     require_confirm: bool = True
     page_chars: int = 30_000
-    """Maximum number of characters of a result (`envelope.cut_lists`). One whole document may be
+    """Maximum number of characters of a result (`cutting.cut_lists`). One whole document may be
     longer.
     """
 
@@ -103,7 +103,9 @@ class Call:
         if self._writer:
             from vmrag_mcp import auto_commit
 
-            self.report_commit(auto_commit.commit_written(self.ws, *self._writer))
+            for warning in auto_commit.commit_written(self.ws, *self._writer):
+                self.warn(warning.code, warning.message)
+                self._origin = None  # `kb` shows the new revision
 
     def require_agreed(self, remote: str) -> None:
         """Require that this call may use a remote which its arguments name.
@@ -119,7 +121,7 @@ class Call:
 
     def adapt_text(self, text: str) -> str:
         """Return a text without the parts that name tools which this server lacks
-        (`options.adapt_text`).
+        (`advice.adapt_text`).
         """
         return self.tools.adapt_text(text) if self.tools else text
 
@@ -192,12 +194,6 @@ class Call:
     def set_origin(self, origin: AnswerOrigin) -> None:
         """Use this origin, which the tool has found itself, for the `kb` of the answer."""
         self._origin = origin
-
-    def report_commit(self, warnings: Iterable[tuple[str, str]]) -> None:
-        """Add the warnings of a commit by code. If there are any, `kb` shows the new revision."""
-        for code, message in warnings:
-            self.warn(code, message)
-            self._origin = None
 
     def add_quoted(self, documents: Iterable[tuple[str, str]]) -> None:
         """Record that the answer shows texts of these documents, by collection and id."""

@@ -1,7 +1,8 @@
-"""Subscriptions to changes of the knowledge, in both eras of the protocol.
+"""Subscriptions to changes of the knowledge, in both eras of the protocol (`server`).
 
-Nothing announces a checkout in another terminal, so the server polls a few files. Notifications are
-hints that many clients drop: every answer names its own origin.
+A client of the handshake era subscribes to single resources. A client of the modern era listens
+with one long request. Nothing announces a checkout in another terminal, so the server polls a few
+files. Notifications are hints that many clients drop: every answer names its own origin.
 """
 
 from __future__ import annotations
@@ -20,19 +21,18 @@ from vmrag_link.engines import opening
 from vmrag_link.errors import VmragError
 from vmrag_link.file_access import read_file_stamps
 from vmrag_link.git import plumbing
-from vmrag_link.paths import Places
 
 POLL_SECONDS = 1.0
-_SHARE = 0.1
+_MAX_POLL_SHARE = 0.1
 """Maximum share of the time that polling uses."""
 
-Tell = Callable[[str], Awaitable[None]]
+Notify = Callable[[str], Awaitable[None]]
 """Sends the notification that the resource of this URI has changed."""
 
 _LIST = ""
 """Stands for the list of all resources."""
 
-_GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError)
+_DISCONNECTED = (anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError)
 """Errors of a notification to a client that has disconnected."""
 
 
@@ -43,19 +43,19 @@ class Subscriptions:
         self._directory = directory
         self._source_state = source_state
         self.bus = Bus()
-        self._subscribers: dict[tuple[int, str], Tell] = {}
-        self._seen: tuple[object, ...] | None = None
-        """None without a subscription."""
+        self._subscribers: dict[tuple[int, str], Notify] = {}
+        self._last_stamps: tuple[object, ...] | None = None
+        """The stamps that were last compared; None without a subscription."""
 
     def change_directory(self, directory: Path) -> None:
         self._directory = directory
 
-    async def subscribe(self, client: int, uri: str, tell: Tell) -> None:
-        """Announce every change from now on.
+    async def subscribe(self, client: int, uri: str, notify: Notify) -> None:
+        """Announce every change of the resource from now on.
 
-        `client` identifies the connection, for `unsubscribe`.
+        `client` is a number that identifies the connection, for `unsubscribe`.
         """
-        self._subscribers[client, uri] = tell
+        self._subscribers[client, uri] = notify
         await self._read_first_stamps()
 
     @contextlib.asynccontextmanager
@@ -72,9 +72,9 @@ class Subscriptions:
         """Read the stamps before the client gets its answer, so that later changes are
         announced.
         """
-        if self._seen is None:
-            now = await anyio.to_thread.run_sync(self._read_stamps)
-            self._seen = self._seen or now
+        if self._last_stamps is None:
+            stamps = await anyio.to_thread.run_sync(self._read_stamps)
+            self._last_stamps = self._last_stamps or stamps
 
     async def poll_changes(self) -> None:
         """Poll while clients subscribe: once a second, or less often if reading the stamps takes
@@ -84,21 +84,22 @@ class Subscriptions:
         while True:
             await anyio.sleep(pause)
             if not self._subscribers and not self.bus.has_listeners:
-                self._seen = None
+                self._last_stamps = None
                 continue
             began = time.monotonic()
-            now = await anyio.to_thread.run_sync(self._read_stamps)
-            pause = max(POLL_SECONDS, (time.monotonic() - began) / _SHARE)
-            before, self._seen = self._seen, now
-            if before is not None and now != before:
+            stamps = await anyio.to_thread.run_sync(self._read_stamps)
+            pause = max(POLL_SECONDS, (time.monotonic() - began) / _MAX_POLL_SHARE)
+            has_changed = self._last_stamps is not None and stamps != self._last_stamps
+            self._last_stamps = stamps
+            if has_changed:
                 await self._notify_clients()
 
     async def _notify_clients(self) -> None:
-        for key, tell in list(self._subscribers.items()):
+        for (client, uri), notify in list(self._subscribers.items()):
             try:
-                await tell(key[1])
-            except _GONE:
-                self._subscribers.pop(key, None)
+                await notify(uri)
+            except _DISCONNECTED:
+                self._subscribers.pop((client, uri), None)
         await self.bus.publish_changes()
 
     def _read_stamps(self) -> tuple[object, ...]:
@@ -113,7 +114,8 @@ class Subscriptions:
             sources = self._source_state()
         except (VmragError, OSError) as error:  # the next call of a tool reports it
             sources = str(error)
-        return read_file_stamps(_list_files(places)), opening.read_stamp(places.kb), sources
+        files = (places.git_dir / "HEAD", places.git_dir / "logs" / "HEAD", places.pin, places.workspace)
+        return read_file_stamps(files), opening.read_stamp(places.kb), sources
 
 
 class Bus(InMemorySubscriptionBus):
@@ -144,8 +146,3 @@ class Bus(InMemorySubscriptionBus):
         await self.publish(ResourcesListChanged())
         for uri in sorted(self._listening.keys() - {_LIST}):
             await self.publish(ResourceUpdated(uri=uri))
-
-
-def _list_files(places: Places) -> list[Path]:
-    git = [places.git_dir / "HEAD", places.git_dir / "logs" / "HEAD"]
-    return [*git, places.pin, places.workspace]

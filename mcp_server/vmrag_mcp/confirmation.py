@@ -1,4 +1,7 @@
-"""Questions to the user, if a tool needs consent and the client can ask (both eras).
+"""Questions to the user, if a tool needs consent and the client can ask.
+
+In the handshake era of the protocol, the server sends the question to the client and waits. In the
+modern era, the question is the result of the call, and the client calls again with the answer.
 
 An agent can answer for its user, by an argument, whether data can be discarded. No argument can
 trust an address, or enable tools that use the network or delete: the agent can have read the
@@ -48,14 +51,14 @@ class _Question(Record, frozen=True):
     """The address, the toolset or the file."""
 
 
-MOST_QUESTIONS = 8
+MAX_QUESTIONS = 8
 """Maximum number of questions of one call. A URL can redirect to five other hosts."""
 
 
 def earlier_answers(params: types.CallToolRequestParams) -> dict[str, bool]:
-    """Return what the user has already confirmed in this call.
+    """Return the names that the user has already confirmed in this call.
 
-    In the stateless era, the client asks the user and sends the earlier answers again.
+    In the modern era, the client sends its earlier answers again.
     """
     try:
         return msgspec.json.decode(params.request_state or "{}", type=dict[str, bool])
@@ -66,18 +69,16 @@ def earlier_answers(params: types.CallToolRequestParams) -> dict[str, bool]:
 async def ask_user(
     context: ServerRequestContext[Any, Any],
     params: types.CallToolRequestParams,
-    result: Mapping[str, Any],
+    failure: Mapping[str, Any],
     agreed: Mapping[str, bool],
 ) -> Confirmation | types.InputRequiredResult | None:
-    """Ask for the consent that a call lacks.
+    """Ask for the consent that a call lacks, as the envelope of its `failure` states.
 
-    Returns None for a no, and if the client cannot ask.
-
-    In the stateless era, the question is the result of the call. The client calls again with the
-    answer, and with what was `agreed` before.
+    Returns None if the user refuses, or if the client cannot ask. In the modern era, it can return
+    the result of the call that contains the question and the names `agreed` before.
     """
     capabilities = context.session.client_capabilities
-    question = _choose_question(params.name, result)
+    question = _choose_question(params.name, failure)
     if question is None or capabilities is None or capabilities.elicitation is None:
         return None
     if context.session.can_send_request:
@@ -103,8 +104,16 @@ def with_confirmation(tool: ToolInfo, arguments: Mapping[str, Any], answer: Conf
     return {**arguments, name: True}
 
 
-def _choose_question(tool: str, result: Mapping[str, Any]) -> _Question | None:  # noqa: PLR0911  a case each
-    match result:
+def without_refused(failure: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the arguments of the same call that need no consent; None if there are none."""
+    match failure:
+        case {"code": "ACCESS_DENIED", "details": {"otherwise": otherwise}}:
+            return {**arguments, **otherwise}
+    return None
+
+
+def _choose_question(tool: str, failure: Mapping[str, Any]) -> _Question | None:  # noqa: PLR0911  a case each
+    match failure:
         case {"code": "CONFIRMATION_REQUIRED", "message": message}:
             return _Question(
                 _YES, escape_line(message), _make_form(_make_box("Continue", "Data that was never committed is lost."))
@@ -189,17 +198,6 @@ def _ask_commit(note: str) -> _Question:
     name = _escape_hidden(note.removeprefix("commit "))
     message = f"An agent wants to make a git commit that contains one note: {name}"
     return _Question(_question_key(note), message, _make_form(_make_box("Commit it", "For this call.")), note)
-
-
-def without_refused(result: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the arguments of the call without what the user does not allow.
-
-    Returns None if the call fails as a whole.
-    """
-    match result:
-        case {"code": "ACCESS_DENIED", "details": {"otherwise": otherwise}}:
-            return {**arguments, **otherwise}
-    return None
 
 
 def _question_key(about: str) -> str:

@@ -1,18 +1,17 @@
 """Answers of tools: successes, and one form of failures that clients of several servers can read.
 
-For errors of `vmrag_link.errors`, an answer contains their text, which is written for people. For
-other exceptions it contains no text. An answer is never longer than a client can accept: long lists
-are cut, and the answer counts the missing items. Tools with pages limit their pages themselves. The
-cut is for all other tools, and for unexpected cases. Texts are never cut: if a client asks for one
-document, it gets the whole document.
+`session` builds each answer here. The answer about an error of `vmrag_link.errors` contains its
+text, which is written for people. The answer about any other exception contains none of its text.
+Most answers are objects; the *envelope* of an error is such an object. Essential tools answer with
+plain text. An answer is never longer than a client can accept: long lists are cut (`cutting`), and
+the answer counts the missing items.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,7 +25,8 @@ from vmrag_link.errors import (
     VmragError,
     plural,
 )
-from vmrag_mcp.options import make_runnable
+from vmrag_mcp.advice import make_runnable
+from vmrag_mcp.cutting import cut_lists
 from vmrag_mcp.results import KbAnswer, TextResult, ToolAnswer, ToolResult, ToolWarning
 
 if TYPE_CHECKING:
@@ -76,10 +76,10 @@ SUGGESTIONS = {
 LAST_RESORT = "In a terminal, `vmrag doctor` finds problems of this repository."
 """Suggestion for an error that has no other, or whose other suggestions name missing tools."""
 
-LONGEST = 400
-"""Maximum number of characters of a message, and of texts in its details. Longer texts are cut."""
+MAX_MESSAGE_CHARACTERS = 400
+"""Maximum length of a message, and of texts in its details. Longer texts are cut."""
 
-LONGEST_SUGGESTION = 2000
+MAX_SUGGESTION_CHARACTERS = 2000
 
 TABLE_SUGGESTIONS = {
     ("DUPLICATE_ID", "issue_logs"): ("update_issue_log changes the existing issue log",),
@@ -112,8 +112,10 @@ def build_failure(
     """
     details = {key: value for key, value in error.details.items() if value is not None or key in ("minimum", "maximum")}
     message = error.message
-    if error.code != "CONFIRMATION_REQUIRED" and "ask" not in details:  # the user must see a whole question
-        details, message = {key: _cut_middle(value) for key, value in details.items()}, _cut_middle(message)
+    is_question = error.code == "CONFIRMATION_REQUIRED" or "ask" in details
+    if not is_question:  # the user must see a whole question
+        details = {key: _cut_middle(value) for key, value in details.items()}
+        message = _cut_middle(message)
     code = PinRevisionMissing.code if isinstance(error, KnowledgeElsewhere) else error.code
     if code in ERROR_TYPES:
         details["error_type"] = ERROR_TYPES[code]
@@ -135,7 +137,7 @@ def build_failure(
     return envelope
 
 
-def _cut_middle(value: Any, max_characters: int = LONGEST) -> Any:
+def _cut_middle(value: Any, max_characters: int = MAX_MESSAGE_CHARACTERS) -> Any:
     """Return a text or a list of texts without the middle of each long text.
 
     Objects come from operations, such as the sides of a conflict, and are not cut.
@@ -154,9 +156,10 @@ def _list_suggestions(error: VmragError, tools: ToolSelection | None) -> list[st
     if isinstance(error, KnowledgeElsewhere | InitializedElsewhere) and "vmrag clone" not in hint:
         hint = hints.join_steps(hint, hints.suggest_command("vmrag clone"))
     candidates = [*_suggest_by_code(error), hint]
-    fitting = filter(None, (tools.adapt_text(text) if tools else text for text in candidates))
-    shown = (terminal_text.escape_controls(_cut_middle(text, LONGEST_SUGGESTION)) for text in dict.fromkeys(fitting))
-    return [make_runnable(text) for text in shown] or [make_runnable(LAST_RESORT)]
+    if tools:
+        candidates = [tools.adapt_text(text) for text in candidates]
+    suggestions = [_cut_middle(text, MAX_SUGGESTION_CHARACTERS) for text in dict.fromkeys(candidates) if text]
+    return [make_runnable(terminal_text.escape_controls(text)) for text in suggestions or [LAST_RESORT]]
 
 
 _DESTRUCTIVE_COMMAND = re.compile(
@@ -196,11 +199,11 @@ def build_success(
     """Return the result of a tool, with the block `kb` and the warnings if there are any.
 
     The answer has about `max_characters`. `offset` is the offset of the page, for tools with
-    pages. `copies` is as in `KbAnswer`.
+    pages. `copies` names shown documents that are copies of tracked files.
     """
     fields = _convert_tuples(msgspec.to_builtins(result))
-    answer = {"success": True, **(fields.pop("report") if isinstance(result, ToolAnswer) else {}), **fields}
-    answer = make_advice_runnable(answer)
+    report = fields.pop("report") if isinstance(result, ToolAnswer) else {}
+    answer = make_advice_runnable({"success": True, **report, **fields})
     warnings = _make_warnings_runnable(warnings)
     if kb:
         answer["kb"] = msgspec.to_builtins(KbAnswer.from_block(kb, whole=result.whole_kb, copies=copies))
@@ -273,14 +276,11 @@ def build_success_text(result: TextResult, kb: KbBlock | None, warnings: Sequenc
     text state that.
     """
     origin = _describe_origin(kb) if kb and not result.whole_kb else ""
-    lines = [
-        *([_make_lines_runnable(result.text.rstrip("\n")), ""] if result.text else []),
-        *(
-            f"{_choose_label(warning)}: {terminal_text.escape_line(warning.message)}"
-            for warning in _make_warnings_runnable(warnings)
-        ),
-        make_runnable(f"{origin}: {result.message}" if origin else result.message),
-    ]
+    lines = [_make_lines_runnable(result.text.rstrip("\n")), ""] if result.text else []
+    for warning in _make_warnings_runnable(warnings):
+        label = "note" if warning.code in ("COMMITTED", "PUSHED") else "warning"
+        lines.append(f"{label}: {terminal_text.escape_line(warning.message)}")
+    lines.append(make_runnable(f"{origin}: {result.message}" if origin else result.message))
     return "\n".join(lines)
 
 
@@ -302,11 +302,6 @@ def build_failure_text(envelope: Mapping[str, Any]) -> str:
     """Return the answer of an essential tool that failed, from the envelope of its error."""
     hints = [f"hint: {suggestion}" for suggestion in envelope["suggestions"]]
     return "\n".join([f"error {envelope['code']}: {envelope['message']}", *hints])
-
-
-def _choose_label(warning: ToolWarning) -> str:
-    """Return the word before a warning in the answer of an essential tool."""
-    return "note" if warning.code in ("COMMITTED", "PUSHED") else "warning"
 
 
 _COMMIT_CHARACTERS = 7
@@ -335,79 +330,3 @@ def build_internal_error(log: Path | None) -> VmragError:
         incident=log.stem if log else "",
         log=str(log or ""),
     )
-
-
-SLACK = 4_000
-"""Characters of JSON above the maximum, for the fields that every answer has."""
-
-_NOTE_CHARACTERS = 1_000
-"""Characters of `SLACK` that the warning about cut lists needs."""
-
-_NEVER_CUT = ("warnings", "suggestions", "kb")
-"""Keys whose lists are never cut."""
-
-
-class _Table(NamedTuple):
-    """The lists of an object that have the same length, as columns of one table."""
-
-    path: str
-    """The path of the object in the answer."""
-    columns: dict[str, list[Any]]
-
-    def count_row_characters(self) -> list[int]:
-        return [sum(map(_count_json, row)) for row in zip(*self.columns.values(), strict=True)]
-
-
-def cut_lists(answer: dict[str, Any], max_characters: int) -> dict[str, int]:
-    """Cut the ends of lists until the answer's JSON has at most `max_characters` and `SLACK`.
-
-    Returns the number of items that are left out, by list.
-    """
-    left_out: dict[str, int] = {}
-    if _count_json(answer) <= max_characters + SLACK:
-        return left_out
-    limit = max_characters + SLACK - _NOTE_CHARACTERS
-    while (excess := _count_json(answer) - limit) > 0:
-        largest = max(_list_tables(answer, ""), key=lambda table: sum(table.count_row_characters()), default=None)
-        if largest is None:
-            break
-        row_characters = largest.count_row_characters()
-        row_count, saved = len(row_characters), 0
-        while row_count > 1 and saved < excess:
-            row_count -= 1
-            saved += row_characters[row_count] + 1
-        for name, items in largest.columns.items():
-            path = f"{largest.path}.{name}" if largest.path else name
-            left_out[path] = left_out.get(path, 0) + len(items) - row_count
-            del items[row_count:]
-    return left_out
-
-
-def _list_tables(value: Any, path: str) -> Iterator[_Table]:
-    """Yield the tables in a value that have several rows, also tables within rows."""
-    if isinstance(value, list):
-        for item in value:
-            yield from _list_tables(item, path)
-    if not isinstance(value, dict):
-        return
-    by_length: dict[int, dict[str, list[Any]]] = {}
-    for name, member in value.items():
-        if name in _NEVER_CUT:
-            continue
-        yield from _list_tables(member, f"{path}.{name}" if path else name)
-        if isinstance(member, list) and len(member) > 1:
-            by_length.setdefault(len(member), {})[name] = member
-    for columns in by_length.values():
-        if any(isinstance(items[0], dict | str) for items in columns.values()):
-            yield _Table(path, columns)
-
-
-def _count_json(value: Any) -> int:
-    """Return the number of characters of a value as JSON.
-
-    A path that is not UTF-8 is escaped later, which makes it longer.
-    """
-    try:
-        return len(msgspec.json.encode(value).decode())
-    except UnicodeEncodeError:
-        return len(json.dumps(value, ensure_ascii=False))

@@ -1,23 +1,20 @@
-"""The tools of a server, texts that name only these tools, and commands that a shell finds.
+"""Select the tools of a server, and describe them for its clients.
 
-Toolsets, single tools, exclusions and read-only mode select the tools. A flag has priority over the
-environment, the environment over the settings, and the settings over the default. Restrictions add
-up: one exclusion is enough. If a sentence names a tool that the server lacks, an agent would call
-it in vain, so the sentence is left out.
+Toolsets, single tools, exclusions and read-only mode select the tools (`ToolChoice`). A flag has
+priority over the environment, the environment over the settings, and the settings over the default.
+Restrictions add up: one exclusion is enough.
+
+A tool has a name in the *catalogue*, the table of all tools (`registry`). Its name for clients can
+be shorter, and can begin with a prefix that the user sets.
 """
 
 from __future__ import annotations
 
-import re
-import shutil
-import sys
 from collections.abc import Container, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import msgspec
 
-from vmrag_link import extras, toolset
 from vmrag_link.errors import (
     AccessDenied,
     ToolDisabled,
@@ -25,16 +22,16 @@ from vmrag_link.errors import (
     UsageInvalid,
     enumerated,
     nearest,
-    quoted,
     shortened,
 )
 from vmrag_link.models import LONGEST_NAME, LONGEST_QUERY, Record
 from vmrag_link.settings import McpSettings
+from vmrag_mcp import advice
 from vmrag_mcp.registry import CORE, ToolInfo, canonical_name, list_toolsets, load_catalogue, tools_within
 
 KEYWORDS = ("default", "all")
-_MOST_VALUES = 40
-"""Maximum number of a parameter's values in the schema for clients."""
+_MAX_ENUM_VALUES = 40
+"""The schema for clients lists the values of a parameter if it has at most this number."""
 
 _USUAL_LIMIT = 100
 """The schema for clients has neither a maximum of this number or more, nor a minimum up to it."""
@@ -139,8 +136,8 @@ class ToolSelection(Record, frozen=True):
             return info
         if info is None:
             name = shortened(name)
-            near = nearest(name, self.tools)
-            hint = f"call {near}" if near else "call tools/list for the names of the tools"
+            similar = nearest(name, self.tools)
+            hint = f"call {similar}" if similar else "call tools/list for the names of the tools"
             raise ToolMissing(f"no such tool: {name!r}.", hint=hint, tool=name)
         if not info.is_available(read_only=self.choice.read_only):
             raise AccessDenied(
@@ -150,13 +147,12 @@ class ToolSelection(Record, frozen=True):
             )
         self._require_not_excluded(info.name, info.name)
         flag = self.start_option(info.toolsets[0])
-        advice = f"start the server with '{flag}'"
+        hint = f"start the server with '{flag}'"
         if self.has_tool(SWITCH):
-            advice = f"call {self.choice.prefix}{SWITCH} with the toolset {info.toolsets[0]!r}, or {advice}"
-        shown = info.short or info.name
+            hint = f"call {self.choice.prefix}{SWITCH} with the toolset {info.toolsets[0]!r}, or {hint}"
         raise ToolDisabled(
-            f"{shown} is switched off: it is part of {_describe_toolsets(info)}.",
-            hint=advice,
+            f"{info.short or info.name} is switched off: it is part of {_describe_toolsets(info)}.",
+            hint=hint,
             tool=info.name,
             toolset=info.toolsets[0],
             enable_with=flag,
@@ -171,10 +167,10 @@ class ToolSelection(Record, frozen=True):
                 self._require_not_excluded(f"{tool.name} with {condition}", other)
 
     def require_reachable(self, subject: str, *tools: str) -> None:
-        """Require that clients can call all these tools, at once or after `enable_toolset`.
+        """Require that clients can call all these tools, now or after `enable_toolset`.
 
-        `subject` names the resource or prompt with the data of these tools. Raises `ToolDisabled`
-        and `AccessDenied`.
+        `subject` names the resource or prompt that shows the data of these tools. Raises
+        `ToolDisabled` and `AccessDenied`.
         """
         for name in tools:
             self._require_not_excluded(subject, name)
@@ -190,20 +186,17 @@ class ToolSelection(Record, frozen=True):
         return True
 
     def _require_not_excluded(self, subject: str, tool: str) -> None:
-        """Raise `ToolDisabled` for a tool that is excluded, by its own name or another name.
+        """Raise `ToolDisabled` if an exclusion excludes a tool, by its own name or another name.
 
         `subject` is the tool, resource or prompt that does the work of the tool.
         """
         included = tools_within(tool)
-        names = [
-            name
-            for name in _split_names(self.choice.exclude_tools)
-            if not included.isdisjoint(_list_excluded_with(name))
-        ]
-        if names:
-            others = [name for name in names if name != subject]
+        exclusions = _split_names(self.choice.exclude_tools)
+        matching = [name for name in exclusions if not included.isdisjoint(_list_excluded_with(name))]
+        if matching:
+            others = [name for name in matching if name != subject]
             reason = f": it does the work of {enumerated(others)}" if others else ""
-            flag = f"--exclude-tools without {','.join(names)}"
+            flag = f"--exclude-tools without {','.join(matching)}"
             raise ToolDisabled(
                 f"{subject} is excluded from this server{reason}.",
                 hint=f"start the server with '{flag}'",
@@ -222,13 +215,18 @@ class ToolSelection(Record, frozen=True):
         ]
 
     def list_tools_of(self, toolset: str) -> dict[str, ToolInfo]:
-        """Return the tools of a toolset that are on, by the names that clients call."""
+        """Return the selected tools of a toolset, or of all toolsets for `all`, by their names for
+        clients.
+        """
         members = {*_require_toolsets([toolset])}
         return {name: tool for name, tool in self.tools.items() if not members.isdisjoint(tool.toolsets)}
 
     def list_ruled_out(self, toolset: str) -> list[str]:
-        """Return the tools of a toolset that this server was started without."""
-        selection, members = self.with_toolset(toolset), {*_require_toolsets([toolset])}
+        """Return the tools of a toolset that clients cannot enable: the server was started without
+        them.
+        """
+        selection = self.with_toolset(toolset)
+        members = {*_require_toolsets([toolset])}
         return [
             name
             for name, tool in load_catalogue().items()
@@ -242,8 +240,10 @@ class ToolSelection(Record, frozen=True):
         `UsageInvalid` for an unknown name.
         """
         wider = self.replace_toolsets(",".join((*self.toolsets, name)))
-        allowed = {key: tool for key, tool in wider.list_by_name().items() if confirmed or not tool.needs_consent}
-        tools = self.list_by_name() | {key: tool for key, tool in allowed.items() if not self.has_tool(key)}
+        tools = self.list_by_name()
+        for key, tool in wider.list_by_name().items():
+            if key not in tools and (confirmed or not tool.needs_consent):
+                tools[key] = tool
         is_complete = tools.keys() >= wider.list_by_name().keys()
         return _name_tools(tools, wider.toolsets if is_complete else self.toolsets, wider.choice, self.names)
 
@@ -261,7 +261,9 @@ class ToolSelection(Record, frozen=True):
         return f"--toolsets={'all' if len(names) == len(list_toolsets()) else ','.join(names)}"
 
     def build_schema(self, tool: ToolInfo) -> dict[str, Any]:
-        """Return the JSON Schema of a tool's parameters in the words of this server."""
+        """Return the JSON Schema of a tool's parameters, with texts that name only tools of this
+        server.
+        """
         properties = {name: _shorten_schema(shape) for name, shape in tool.schema["properties"].items()}
         for shape in properties.values():
             shape["description"] = self.adapt_text(shape.get("description", ""))
@@ -306,7 +308,7 @@ class ToolSelection(Record, frozen=True):
 
     def adapt_text(self, text: str) -> str:
         """Return a text without the parts that name tools which this server lacks."""
-        return adapt_text(text, self.tools, self.choice.prefix)
+        return advice.adapt_text(text, self.tools, self.choice.prefix)
 
 
 def build_tool_entries(server: ToolSelection) -> list[dict[str, Any]]:
@@ -345,7 +347,7 @@ def _is_usual(keyword: str, value: Any) -> bool:
         case "maxLength":
             is_usual = value == LONGEST_NAME or value > LONGEST_QUERY
         case _:
-            is_usual = keyword == "enum" and len(value) > _MOST_VALUES
+            is_usual = keyword == "enum" and len(value) > _MAX_ENUM_VALUES
     return bool(is_usual)
 
 
@@ -365,11 +367,9 @@ def select_tools(choice: ToolChoice) -> ToolSelection:
 
 def _list_allowed(choice: ToolChoice, toolsets: Sequence[str], names: Sequence[str]) -> dict[str, ToolInfo]:
     """Return the tools of these toolsets, and single tools, that no restriction excludes."""
-    excluded = {
-        other
-        for name in _require_tools(_split_names(choice.exclude_tools), "--exclude-tools")
-        for other in _list_excluded_with(name)
-    }
+    excluded: set[str] = set()
+    for name in _require_tools(_split_names(choice.exclude_tools), "--exclude-tools"):
+        excluded |= _list_excluded_with(name)
     return {
         name: tool
         for name, tool in load_catalogue().items()
@@ -382,7 +382,11 @@ def _list_allowed(choice: ToolChoice, toolsets: Sequence[str], names: Sequence[s
 def _name_tools(
     tools: Mapping[str, ToolInfo], toolsets: tuple[str, ...], choice: ToolChoice, earlier_names: Mapping[str, str]
 ) -> ToolSelection:
-    """Return the selection of these tools. No tool gets a name that another tool had earlier."""
+    """Return the selection of these tools.
+
+    A tool keeps its earlier name. A new tool gets its short name, or else its name in the
+    catalogue, or else its qualified name, whichever no other tool has.
+    """
     names = dict(earlier_names)
     for name, tool in tools.items():
         preferred = name if tool.short in tools else tool.short or name
@@ -413,8 +417,11 @@ def _list_excluded_with(name: str) -> set[str]:
     These are the tools with this name for clients, and tools with the same effect on the same kind
     of data.
     """
-    matching = {canonical_name(tool.name) for tool in load_catalogue().values() if name in (tool.name, tool.short)}
-    return matching.union(*({*map(canonical_name, load_catalogue()[tool].same_effect)} for tool in matching))
+    catalogue = load_catalogue()
+    excluded = {canonical_name(tool.name) for tool in catalogue.values() if name in (tool.name, tool.short)}
+    for tool in list(excluded):
+        excluded.update(map(canonical_name, catalogue[tool].same_effect))
+    return excluded
 
 
 def _split_names(text: str) -> list[str]:
@@ -422,6 +429,10 @@ def _split_names(text: str) -> list[str]:
 
 
 def _require_toolsets(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the toolsets with these names, in which `all` and `default` mean several toolsets.
+
+    Raises `UsageInvalid` for an unknown name.
+    """
     valid_names = (*list_toolsets(), *KEYWORDS)
     for name in names:
         if name not in valid_names:
@@ -435,6 +446,7 @@ def _require_toolsets(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _require_tools(names: Sequence[str], flag: str) -> list[str]:
+    """Return the names. Raises `UsageInvalid` if the catalogue lacks one."""
     for name in names:
         if name not in load_catalogue():
             suggestion = nearest(name, load_catalogue())
@@ -444,69 +456,3 @@ def _require_tools(names: Sequence[str], flag: str) -> list[str]:
                 tools=list(load_catalogue()),
             )
     return list(names)
-
-
-_SENTENCE_GAP = re.compile(r"(?<=[.;])\s+")
-"""The space between sentences, and after a semicolon."""
-
-
-@cache
-def _compile_tool_names() -> re.Pattern[str]:
-    """Return a pattern for names of tools within a text.
-
-    `commit` and `search` are also words, and `create_branch` before `=` or ` (` is a parameter.
-    """
-    names = "|".join(name for name in load_catalogue() if "_" in name)
-    return re.compile(rf"(?<![\w.])(?:{names})(?![\w=]| \()")
-
-
-def find_mentioned(text: str) -> set[str]:
-    """Return the tools that a text names, by their names in the catalogue."""
-    return {*_compile_tool_names().findall(text)}
-
-
-def adapt_text(text: str, names: Container[str], prefix: str) -> str:
-    """Return a text without the sentences that name missing tools. Other tools get the prefix.
-
-    Empty if nothing remains. `names` contains the names of the server's tools for clients.
-    """
-    if not find_mentioned(text):
-        return text
-    sentences: list[str] = []
-    for sentence in _SENTENCE_GAP.split(text):
-        if all(f"{prefix}{name}" in names for name in find_mentioned(sentence)):
-            sentences.append(sentence)
-        elif sentences and sentences[-1].endswith(";"):  # end with the full stop of the removed part
-            sentences[-1] = sentences[-1][:-1] + (sentence[-1] if sentence.endswith((".", ";")) else "")
-    return _compile_tool_names().sub(lambda match: f"{prefix}{match[0]}", " ".join(sentences))
-
-
-# -- commands that a shell finds
-
-
-COMMANDS = (
-    "init clone demo trust add import export list show edit rm restore move sources query grep check status commit log diff report blame "
-    "fingerprint pin sync branch merge resolve link links verify remote fetch pull push adopt mcp install uninstall doctor migrate gc path "
-    "completion help"
-).split()
-"""The commands of `vmrag`, except commands of toolsets."""
-
-
-@cache
-def _compile_commands() -> re.Pattern[str]:
-    """Return a pattern for the program's name in a command within a text."""
-    names = [*COMMANDS, *(name for _, name, _ in toolset.installed().commands())]
-    return re.compile(rf"(?<![\w./-])vmrag(?= (?:-[-\w]|(?:{'|'.join(names)})\b))")
-
-
-_PIP_COMMAND = re.compile(r"(?<![\w./-])(?<!uv )(?<!-m )pip(?= install )")
-
-
-def make_runnable(text: str) -> str:
-    """Return a text in which a shell of this process finds the commands `vmrag` and `pip`."""
-    command = extras.find_shell_command() if "vmrag" in text else "vmrag"
-    if command != "vmrag":
-        text = _compile_commands().sub(lambda _: command, text)
-    if "pip install" in text and not shutil.which("pip"):
-        text = _PIP_COMMAND.sub(lambda _: f"{quoted(sys.executable)} -m pip", text)
-    return text

@@ -2,8 +2,7 @@
 
 The server takes its standard streams before it imports anything that could print: standard output
 belongs to the client, and people read standard error. The process ends at once, whatever its
-threads do. Operations can be killed at any point, so no stored data is lost. A call that the client
-cancels ends when it next reports its progress.
+threads do. Operations can be killed at any point, so no stored data is lost.
 """
 
 from __future__ import annotations
@@ -15,12 +14,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from vmrag_link import proc, terminal_text
 from vmrag_link.errors import INTERRUPTED, OK
-from vmrag_link.progress import Task
 
 _WATCH_SECONDS = 0.5
 
@@ -84,7 +81,7 @@ def exit_with_parent() -> None:
 
 
 class Wire:
-    """The standard streams of the server.
+    """The standard streams of the server, which only this object can use after it was created.
 
     Other output goes to standard error, and children read nothing.
     """
@@ -128,61 +125,3 @@ class Wire:
 def _private_copy(descriptor: int) -> int:
     """Return a copy of a descriptor that children do not inherit."""
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _ABOVE_STANDARD)
-
-
-Report = Callable[[int, int, str], None]
-"""Takes the number of steps done, the number of known steps, and a description. Runs in the call's
-thread.
-"""
-
-
-class Cancelled(BaseException):
-    """The client cancelled the call.
-
-    Not an `Exception`, so code that handles errors does not catch it.
-    """
-
-
-class CallProgress:
-    """The progress of a running call. Raises `Cancelled` at points where the work can stop.
-
-    Steps are counted over all tasks, also nested ones. The number of finished steps never
-    decreases, whatever totals the tasks expected.
-    """
-
-    def __init__(self, report: Report | None = None) -> None:
-        self.cancelled = threading.Event()
-        self.notes: list[str] = []
-        self._report = report
-        self._done = self._total = 0
-
-    @contextlib.contextmanager
-    def task(self, description: str, total: int) -> Iterator[Task]:
-        self._total += total
-        task = _CallTask(self, description)
-        task.advance(0)
-        yield task
-        remaining = total - task.done
-        self._done, self._total = self._done + max(remaining, 0), self._total - min(remaining, 0)
-
-    def note(self, sentence: str) -> None:
-        if sentence not in self.notes:
-            self.notes.append(sentence)
-
-    def count_steps(self, steps: int, description: str) -> None:
-        """Count finished steps of a task. Raises `Cancelled`."""
-        self._done += steps
-        if self.cancelled.is_set():
-            raise Cancelled
-        if self._report:
-            self._report(self._done, max(self._done, self._total), description)
-
-
-class _CallTask:
-    def __init__(self, progress: CallProgress, description: str) -> None:
-        self._progress, self._description = progress, description
-        self.done = 0
-
-    def advance(self, steps: int = 1) -> None:
-        self.done += steps
-        self._progress.count_steps(steps, self._description)

@@ -1,4 +1,4 @@
-"""Prompts, and values that complete arguments of prompts and variables of resources' addresses.
+"""Prompts: what changed on a branch, and the preparation of a commit.
 
 A prompt is a task about the knowledge that a person gives to the agent, with its material.
 """
@@ -6,25 +6,23 @@ A prompt is a task about the knowledge that a person gives to the agent, with it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from vmrag_link import terminal_text
-from vmrag_link.engines.own_branches import is_reserved
 from vmrag_link.errors import UsageInvalid, quoted, shortened
 from vmrag_link.models import Record
 from vmrag_link.terminal_text import mark_lines
+from vmrag_mcp.advice import make_runnable
 from vmrag_mcp.arguments import require_text
-from vmrag_mcp.options import ToolSelection, make_runnable
-from vmrag_mcp.resources import TEMPLATES, list_collections, locate_collection, select_shown
+from vmrag_mcp.options import ToolSelection
 
 if TYPE_CHECKING:
     from vmrag_link.workspace.history.word_diff import DiffReport
     from vmrag_mcp.call import Call
 
 
-LONGEST = 20_000
-"""Maximum number of characters of changes that a prompt quotes. For more, it names the tool."""
+MAX_QUOTED_CHARACTERS = 20_000
+"""Maximum length of the changes that a prompt quotes. For more, it names the tool."""
 
 
 _MARKS = {"insert": "  + ", "delete": "  - "}
@@ -60,9 +58,9 @@ class Prompt(Record, frozen=True):
     text: Callable[[Call, Mapping[str, str]], str]
     """Builds the message for the agent."""
     shows: str
-    """The tool that shows the same data."""
+    """The tool that shows the same data. Without it, the prompt is not listed."""
     needs: str = ""
-    """The tool that the agent needs for the task."""
+    """The tool that the agent needs for the task. Without it, the prompt is not listed."""
 
 
 def list_prompts(server: ToolSelection) -> list[Prompt]:
@@ -143,7 +141,7 @@ def _change_lines(call: Call, report: DiffReport, tool: str, command: str) -> It
         quoted_pieces = (piece for piece in document.text if piece.op in _MARKS)
         lines += [line for piece in quoted_pieces for line in mark_lines(piece.text, _MARKS[piece.op])]
         length += sum(map(len, lines))
-        if length > LONGEST:
+        if length > MAX_QUOTED_CHARACTERS:
             yield f"… and {len(report.documents) - number} more: {call.adapt_text(tool) or make_runnable(command)}"
             return
         yield from lines
@@ -171,48 +169,3 @@ PROMPTS = {
         ),
     )
 }
-
-
-MOST = 100
-"""The protocol's maximum number of values."""
-
-
-def complete_value(
-    call: Call, reference: str, argument: str, typed: str, values_by_name: Mapping[str, str]
-) -> tuple[list[str], bool]:
-    """Return the values that begin with the typed text, and whether there are more.
-
-    `reference` is a prompt's name or a template's address; an unknown reference has no values.
-    `values_by_name` has the arguments that already have a value. Raises `UsageInvalid` for a value
-    that is too long.
-    """
-    for name, value in ((argument, typed), *values_by_name.items()):
-        require_text(value, shortened(name))
-    fitting = (
-        value
-        for value in _list_values(call, reference, argument, values_by_name)
-        if value.lower().startswith(typed.lower())
-    )
-    matching = list(islice(fitting, MOST + 1))
-    return matching[:MOST], len(matching) > MOST
-
-
-def _list_values(call: Call, reference: str, argument: str, values_by_name: Mapping[str, str]) -> Iterable[str]:
-    if reference in {resource.uri for resource in select_shown(TEMPLATES, call.tools)}:
-        match argument:
-            case "collection":
-                return (collection.name for collection, _ in list_collections(call))
-            case "doc_id" if "collection" in values_by_name:
-                store, place = locate_collection(call, values_by_name["collection"])
-                return (
-                    header.doc_id
-                    for header in store.engine.read_headers(place, collection=values_by_name["collection"])
-                )
-    if (
-        reference in PROMPTS
-        and argument == "since"
-        and (call.tools is None or call.tools.is_reachable("dolt_branches"))
-    ):
-        call.find_origin()
-        return (branch.name for branch in call.ws.engine.list_branches() if not is_reserved(branch.name))
-    return ()

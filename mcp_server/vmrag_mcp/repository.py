@@ -1,10 +1,16 @@
-"""The repository and settings of a server. They are known at the start or after the first call."""
+"""Find the repository of a server, and its settings.
+
+A person names the repository with an option or a variable. Otherwise the client can name it, at the
+start or with the first call (`deferred_setup`). Otherwise it is the current folder. A folder that
+cannot be a project, such as the home, is refused.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from pathlib import Path
+from typing import Literal
 
 from vmrag_link import config, env, trust
 from vmrag_link.errors import ConfigInvalid, GitRepositoryMissing, VmragError
@@ -14,18 +20,16 @@ from vmrag_link.paths import CONFIG_NAME, is_outside_projects
 from vmrag_link.settings import Config
 
 
-class Place(Record, frozen=True):
+class NamedDirectory(Record, frozen=True):
     """A directory, and who named it."""
 
     directory: Path
-    named: bool = True
-    """The client or a person named it."""
-    outright: bool = False
-    """A person named it, for this server."""
+    named_by: Literal["person", "client", ""] = "client"
+    """Empty for the current folder."""
 
 
-def find_repository(repository: Path | None) -> Place:
-    """Return the place that the command line, the environment or the client names, or else the
+def find_repository(repository: Path | None) -> NamedDirectory:
+    """Return the directory that the command line, the environment or the client names, or else the
     current folder.
     """
     try:
@@ -33,23 +37,14 @@ def find_repository(repository: Path | None) -> Place:
     except FileNotFoundError:
         current = Path("/")
     if named := repository or env.read_variable(env.REPOSITORY):
-        return Place(current / Path(named).expanduser(), outright=True)
+        return NamedDirectory(current / Path(named).expanduser(), "person")
     if project := env.read_variable(env.CLIENT_PROJECT):
-        return Place(current / project)
-    return Place(current, named=False)
+        return NamedDirectory(current / project)
+    return NamedDirectory(current, "")
 
 
-def build_refusal(directory: Path) -> GitRepositoryMissing:
-    """Return the error for a directory that is not a project."""
-    return GitRepositoryMissing(
-        f"{directory} is not a git repository, and no other repository is named.",
-        hint="start the server in a repository, or with '--repo DIR'",
-        path=str(directory),
-    )
-
-
-class PlaceSettings(Record, frozen=True):
-    """The settings of a place."""
+class LoadedSettings(Record, frozen=True):
+    """The settings of a directory."""
 
     config: Config
     problem: VmragError | None = None
@@ -58,24 +53,33 @@ class PlaceSettings(Record, frozen=True):
     """Names of the settings that are set and in effect."""
 
 
-def load_settings(place: Place) -> PlaceSettings:
-    """Return the settings of a place. If they cannot be read, the result has the `problem`."""
+def load_settings(repository: NamedDirectory) -> LoadedSettings:
+    """Return the settings of a directory. If they cannot be read, the result has the `problem`."""
     try:
-        places = (
-            plumbing.locate_work_tree(place.directory)
-            if place.outright or not is_outside_projects(place.directory)
-            else None
-        )
-        if places is None or (not place.outright and is_outside_projects(places.top)):
-            raise build_refusal(place.directory)
+        require_project(repository, repository.directory)
+        places = plumbing.locate_work_tree(repository.directory)
+        require_project(repository, places.top)
         loaded = trust.load_settings(places)
     except VmragError as problem:
         return _settings_without_files(problem)
-    return PlaceSettings(loaded.config, stated=loaded.machine | loaded.trusted)
+    return LoadedSettings(loaded.config, stated=loaded.machine | loaded.trusted)
 
 
-def _settings_without_files(problem: VmragError) -> PlaceSettings:
+def require_project(repository: NamedDirectory, folder: Path) -> None:
+    """Raise `GitRepositoryMissing` if the folder cannot be a project, such as the home.
+
+    If a person named the directory, every folder is allowed.
+    """
+    if repository.named_by != "person" and is_outside_projects(folder):
+        raise GitRepositoryMissing(
+            f"{repository.directory} is not a git repository, and no other repository is named.",
+            hint="start the server in a repository, or with '--repo DIR'",
+            path=str(repository.directory),
+        )
+
+
+def _settings_without_files(problem: VmragError) -> LoadedSettings:
     with contextlib.suppress(ConfigInvalid):
         resolved = config.resolve_settings(None, path_label=CONFIG_NAME, overrides={}, environ=os.environ)
-        return PlaceSettings(resolved.config, problem, resolved.machine)
-    return PlaceSettings(Config(), problem)
+        return LoadedSettings(resolved.config, problem, resolved.machine)
+    return LoadedSettings(Config(), problem)

@@ -25,10 +25,10 @@ if TYPE_CHECKING:  # a server answers `tools/list` before this is imported
 STATUS = "vmrag://status"
 COLLECTIONS = "vmrag://collections"
 DOCUMENTS = "vmrag://documents"
-LISTED_DOCUMENTS = 1000
+MAX_LISTED_DOCUMENTS = 1000
 """Maximum number of documents in the resource of a collection."""
 
-LONGEST_URI = 6 * LONGEST_NAME
+MAX_URI_CHARACTERS = 6 * LONGEST_NAME
 """Room for a collection and an id, each character of which can be escaped as three."""
 
 JSON, TEXT, MARKDOWN = "application/json", "text/plain", "text/markdown"
@@ -100,7 +100,7 @@ def read_resource(call: Call, uri: str) -> Content:
     Raises `UsageInvalid` for an invalid URI, `CollectionMissing`, `DocumentMissing`, and
     `ToolDisabled` if clients of this server cannot call the tools that show the same data.
     """
-    require_text(uri, "uri", longest=LONGEST_URI)
+    require_text(uri, "uri", longest=MAX_URI_CHARACTERS)
     name, _, rest = uri.removeprefix("vmrag://").partition("/")
     if uri == STATUS:
         _require_reachable(call, uri, "status")
@@ -152,7 +152,7 @@ def list_collections(call: Call) -> list[tuple[Collection, int]]:
 
 
 def locate_collection(call: Call, collection: str) -> tuple[ReadableStore, At]:
-    """Return what reads a collection, and the place to read at."""
+    """Return what reads a collection, and the revision or work tree to read at."""
     from vmrag_link.workspace.follow.follow_pin import read_consistently
     from vmrag_link.workspace.follow.provenance import find_origin
 
@@ -163,15 +163,15 @@ def locate_collection(call: Call, collection: str) -> tuple[ReadableStore, At]:
 
 
 def _describe_collection(call: Call, name: str) -> dict[str, Any]:
-    store, place = locate_collection(call, name)
-    rows = {collection.name: collection for collection in store.engine.list_collections(place)}
-    if name not in rows:
-        raise no_collection(name, sorted(rows))
-    headers = store.engine.read_headers(place, collection=name)
-    return _describe_row(rows[name], store.engine.count_documents(place, collection=name)) | {
+    store, at = locate_collection(call, name)
+    collections = {collection.name: collection for collection in store.engine.list_collections(at)}
+    if name not in collections:
+        raise no_collection(name, sorted(collections))
+    headers = store.engine.read_headers(at, collection=name)
+    return _describe_row(collections[name], store.engine.count_documents(at, collection=name)) | {
         "documents": [
             {"id": header.doc_id, "title": header.title, "uri": document_uri(name, header.doc_id)}
-            for header in islice(headers, LISTED_DOCUMENTS)
+            for header in islice(headers, MAX_LISTED_DOCUMENTS)
         ]
     }
 

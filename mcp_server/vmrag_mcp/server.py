@@ -1,4 +1,10 @@
-"""The server, on the SDK's low-level `Server`, for both eras of the protocol."""
+"""The server, on the SDK's low-level `Server`, for both eras of the protocol.
+
+In the *handshake era*, a client connects once, and the server can send requests to it. In the
+*modern era* (2026-07-28), each request of a client is complete, and the server answers nothing
+else. A handler here finds the tools of the client that sent the request, and runs the work of
+`Session` in a thread.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +29,12 @@ from vmrag_link import __version__
 from vmrag_link.errors import VmragError
 from vmrag_mcp import envelope, prompts, resources
 from vmrag_mcp.call import Call
+from vmrag_mcp.call_progress import CallProgress, Report
 from vmrag_mcp.changes import Subscriptions
 from vmrag_mcp.client_tools import ClientTools, EnabledTools
-from vmrag_mcp.confirmation import MOST_QUESTIONS, ask_user, earlier_answers, with_confirmation, without_refused
+from vmrag_mcp.completion import complete_value
+from vmrag_mcp.confirmation import MAX_QUESTIONS, ask_user, earlier_answers, with_confirmation, without_refused
 from vmrag_mcp.options import SERVER_NAME, SERVER_TITLE, ToolSelection, build_tool_entries
-from vmrag_mcp.process import CallProgress, Report
-from vmrag_mcp.prompts import complete_value
 from vmrag_mcp.registry import ToolInfo
 from vmrag_mcp.session import CallOutcome, Session
 
@@ -37,7 +43,7 @@ READERS = 4
 
 PROGRESS_SECONDS = 0.25
 
-CHOICE = "vmrag.toolsets"
+TOOLSETS_KEY = "vmrag.toolsets"
 """Key in the scope of an HTTP request: the valid toolsets that the request names."""
 
 SESSION_HEADER = "mcp-session-id"
@@ -98,7 +104,9 @@ class KnowledgeServer:
             group.cancel_scope.cancel()
 
     async def _add_instructions(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Return the answer of a handshake, with instructions about the client's own toolsets."""
+        """Add instructions about the client's own toolsets to the answer that introduces the
+        server.
+        """
         result = await call_next(ctx)
         if ctx.method in _INTRODUCING and isinstance(result, dict):
             return {**result, "instructions": self._find_enabled(ctx).selection.write_instructions()}
@@ -111,7 +119,7 @@ class KnowledgeServer:
         if context.request is None:
             return self.clients.shared
         session = context.request.headers.get(SESSION_HEADER)
-        return self.clients.find_enabled(session, context.request.scope.get(CHOICE))
+        return self.clients.find_enabled(session, context.request.scope.get(TOOLSETS_KEY))
 
     async def _list_tools(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=protocol_tools(self._find_enabled(context).selection))
@@ -123,31 +131,48 @@ class KnowledgeServer:
             tool = selection.require_tool(params.name)
         except VmragError as error:
             return _structured_result(CallOutcome(envelope.build_failure(error, selection), failed=True))
+        outcome = await self._run_with_consent(context, params, tool, enabled)
+        if enabled.selection.tools != selection.tools:
+            await self.announce_tools(context)
+        if isinstance(outcome, types.InputRequiredResult):
+            return outcome
+        return _text_result(outcome) if tool.plain_text else _structured_result(outcome)
+
+    async def _run_with_consent(
+        self, context: Context, params: types.CallToolRequestParams, tool: ToolInfo, enabled: EnabledTools
+    ) -> CallOutcome | types.InputRequiredResult:
+        """Run a tool, ask the user for each consent that it lacks, and run it again.
+
+        In the modern era, the result can be a question. The client then calls again.
+        """
         arguments: Mapping[str, Any] = params.arguments or {}
-        report = _make_reporter(context)
         agreed = earlier_answers(params)
+        progress_report = _make_reporter(context)
         agent = _agent_name(context)
-        outcome = await self._run_tool(report, tool, arguments, agreed, enabled, agent=agent)
-        for _ in range(MOST_QUESTIONS):
+
+        async def run_tool() -> CallOutcome:
+            progress = CallProgress(progress_report)
+            work = functools.partial(self._session.run_tool, tool, arguments, progress, agreed, enabled, agent=agent)
+            return await self._run_in_thread(work, progress, self._reading if tool.reads else self._writing)
+
+        outcome = await run_tool()
+        for _ in range(MAX_QUESTIONS):
             question = outcome.failure or enabled.open_question(tool, arguments)
             reply = await ask_user(context, params, question, agreed)
             if isinstance(reply, types.InputRequiredResult):
-                if enabled.selection.tools != selection.tools:
-                    await self.announce_tools(context)
                 return reply
             if not reply:
                 if rest := without_refused(outcome.failure, arguments):
-                    outcome = await self._run_tool(report, tool, rest, agreed, enabled, agent=agent)
+                    arguments = rest
+                    outcome = await run_tool()
                 break
             agreed |= reply.agreed
             arguments = with_confirmation(tool, arguments, reply)
             refused = outcome
-            outcome = await self._run_tool(report, tool, arguments, agreed, enabled, agent=agent)
+            outcome = await run_tool()
             if outcome == refused:  # the confirmation did not help, so do not ask again
                 break
-        if enabled.selection.tools != selection.tools:
-            await self.announce_tools(context)
-        return _text_result(outcome) if tool.plain_text else _structured_result(outcome)
+        return outcome
 
     async def announce_tools(self, context: Context) -> None:
         """Announce changed tools to the client that called.
@@ -157,20 +182,6 @@ class KnowledgeServer:
         await context.session.send_tool_list_changed()
         if context.request is None:
             await self._changes.bus.publish(ToolsListChanged())
-
-    async def _run_tool(
-        self,
-        report: Report,
-        tool: ToolInfo,
-        arguments: Mapping[str, Any],
-        agreed: Mapping[str, bool],
-        enabled: EnabledTools,
-        *,
-        agent: str,
-    ) -> CallOutcome:
-        progress = CallProgress(report)
-        work = functools.partial(self._session.run_tool, tool, arguments, progress, agreed, enabled, agent=agent)
-        return await self._run_in_thread(work, progress, self._reading if tool.reads else self._writing)
 
     async def _run_in_thread(self, work: Callable[[], T], progress: CallProgress, limiter: anyio.CapacityLimiter) -> T:
         """Run `work` in a thread.
@@ -212,7 +223,10 @@ class KnowledgeServer:
     ) -> types.ReadResourceResult:
         uri = str(params.uri)
         content = await self._run_reader(
-            context, lambda call: resources.read_resource(call, uri), reads_files=True, uri=uri[: resources.LONGEST_URI]
+            context,
+            lambda call: resources.read_resource(call, uri),
+            reads_files=True,
+            uri=uri[: resources.MAX_URI_CHARACTERS],
         )
         contents = types.TextResourceContents(
             uri=uri, mime_type=content.mime, text=content.text, _meta={"vmrag/kb": content.kb}
@@ -244,12 +258,13 @@ class KnowledgeServer:
     async def _run_reader(
         self, context: Context, reader: Callable[[Call], T], *, reads_files: bool = False, **data: str
     ) -> T:
-        """Return the result of `reader`.
+        """Return the result of `reader`, which runs in a thread.
 
-        `reads_files` is as in `Session.open_call`. Raises `MCPError` for a known error, with the
-        error's envelope and `data`.
+        With `reads_files`, files of sources are enough if there is no knowledge base. Raises
+        `MCPError` for a known error, with the error's envelope and `data`.
         """
-        progress, selection = CallProgress(_make_reporter(context)), self._find_enabled(context).selection
+        progress = CallProgress(_make_reporter(context))
+        selection = self._find_enabled(context).selection
 
         def work() -> T:
             with self._session.open_call(progress, reads_files=reads_files, tools=selection) as call:
@@ -339,13 +354,15 @@ def _make_reporter(context: Context) -> Report:
     The call's thread runs it. It sends at most one notification per interval, and only if more
     steps are done than before. The protocol demands that, and a call can run twice for one request.
     """
-    last, sent = time.monotonic(), -1
+    last_time = time.monotonic()
+    last_steps = -1
 
     def send_progress(steps: int, total: int, description: str) -> None:
-        nonlocal last, sent
+        nonlocal last_time, last_steps
         now = time.monotonic()
-        if steps > sent and now - last >= PROGRESS_SECONDS:
-            last, sent = now, steps
+        if steps > last_steps and now - last_time >= PROGRESS_SECONDS:
+            last_time = now
+            last_steps = steps
             anyio.from_thread.run(context.session.report_progress, steps, total, description)
 
     return send_progress

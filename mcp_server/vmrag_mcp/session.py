@@ -24,9 +24,9 @@ from vmrag_mcp import envelope
 from vmrag_mcp.arguments import format_usage, parse_arguments, read_parameters
 from vmrag_mcp.auto_commit import UnpushedRevisions
 from vmrag_mcp.call import NO_CONSENT, AnswerContext, Behaviour, Call, ProcessState, Writer
+from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.client_tools import EnabledTools
 from vmrag_mcp.options import ToolSelection
-from vmrag_mcp.process import CallProgress
 from vmrag_mcp.registry import ToolDeclaration, ToolInfo, import_function
 from vmrag_mcp.results import TextResult, ToolResult, ToolWarning
 
@@ -141,8 +141,8 @@ class Session:
     def _push_revisions(self, call: Call, tool: ToolInfo) -> None:
         """Push revisions of pushed code if `mcp.auto_push` allows it, or else warn of them."""
         lock = self._writing if tool.reads else contextlib.nullcontext()  # a writer holds it already
-        for code, message in self._unpushed.push_or_warn(call.ws, None if call.read_only else lock):
-            call.warn(code, message)
+        for warning in self._unpushed.push_or_warn(call.ws, None if call.read_only else lock):
+            call.warn(warning.code, warning.message)
         if self._kb_fetched.is_set():
             self._kb_fetched.clear()
             call.warn_of_push()

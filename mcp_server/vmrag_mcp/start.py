@@ -1,4 +1,9 @@
-"""Start a server from a command line. Imports only modules that a client waits for at the start."""
+"""Start a server from a command line.
+
+A client waits for the list of tools, and the SDK takes most of the time of a start. So over the
+standard streams, a server first answers without the SDK (`transport.early`), and this module
+imports the SDK only when a message needs it.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +29,8 @@ from vmrag_mcp.transport.early import EarlyStream, StaticAnswers
 if TYPE_CHECKING:
     from vmrag_mcp.server import KnowledgeServer
 
-_FAILED = 3
-_LAST_SECONDS = 1.0
+_CRASH_EXIT_CODE = 3
+_MAX_CRASH_SECONDS = 1.0
 """After a crash, waiting threads delay the end of the process by at most this time."""
 
 
@@ -50,36 +55,36 @@ def serve(request: ServeRequest) -> None:
     require_extra()
     _remove_git_variables()
     _prefer_model(request.flags.default_ef)
-    place = find_repository(request.repository)
-    loaded = load_settings(place)
+    repository = find_repository(request.repository)
+    loaded = load_settings(repository)
     selection = options.select_tools(options.resolve_choice(request.flags, loaded.config.mcp, stated=loaded.stated))
     listen_address, token = _parse_listen_address(request)
     origins = tuple(map(parse_origin, request.origins))
     exit_on_signals()
     for problem in toolset.installed().problems:
         log(problem)
-    wait_for_roots = listen_address is None and not place.named
-    if loaded.problem and not (
-        wait_for_roots and isinstance(loaded.problem, GitRepositoryMissing)
-    ):  # the client's roots may name one
+    wait_for_roots = listen_address is None and not repository.named_by
+    may_be_named = wait_for_roots and isinstance(loaded.problem, GitRepositoryMissing)  # by the client's roots
+    if loaded.problem and not may_be_named:
         log(f"{loaded.problem.message} Hint: {loaded.problem.hint}")
     settled = loaded.problem is None and not wait_for_roots
     answers = StaticAnswers(selection, settled=settled)
     gc.disable()  # imports create no garbage
     run = _prepare_http(listen_address, token, origins) if listen_address else _prepare_standard_streams(answers)
-    from vmrag_mcp.deferred_setup import FirstCall, PlacedSession
+    from vmrag_mcp.deferred_setup import FirstCall, RepositorySession
     from vmrag_mcp.server import KnowledgeServer
 
     gc.freeze()
     gc.enable()
-    session = PlacedSession(place)
+    session = RepositorySession(repository)
     server = KnowledgeServer(session, selection)
     first_call = FirstCall(server, session, request.flags, settled=settled, roots=wait_for_roots, listed=answers.listed)
     server.sdk.middleware.append(first_call)
     try:
         run(server)
     except Exception:
-        deadline = threading.Timer(_LAST_SECONDS, exit_now, (_FAILED,))  # a thread may still read from the client
+        # A thread may still read from the client.
+        deadline = threading.Timer(_MAX_CRASH_SECONDS, exit_now, (_CRASH_EXIT_CODE,))
         deadline.daemon = True
         deadline.start()
         raise
@@ -87,7 +92,9 @@ def serve(request: ServeRequest) -> None:
 
 
 def _prepare_standard_streams(answers: StaticAnswers) -> Callable[[KnowledgeServer], None]:
-    """Take the streams, and return the function that serves when a message needs the SDK."""
+    """Take the streams, answer without the SDK until a message needs it, and return the function
+    that serves from then on.
+    """
     exit_with_parent()
     wire = Wire()
     if wire.is_terminal:
@@ -136,6 +143,7 @@ def _parse_listen_address(request: ServeRequest) -> tuple[ListenAddress | None, 
 
 
 def _prefer_model(name: str | None) -> None:
+    """Use this embedding model, or the one that a variable names, for new collections."""
     if not (model := env.choose_model(name)):
         return
     valid_names = get_args(EmbeddingModel)

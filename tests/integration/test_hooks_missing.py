@@ -17,7 +17,7 @@ from vmrag_link import hints, proc
 from vmrag_link.git import hook_choice, hook_config, hooks, plumbing
 from vmrag_link.ops.status.cautions import list_cautions
 from vmrag_mcp import resources
-from vmrag_mcp.process import CallProgress
+from vmrag_mcp.call_progress import CallProgress
 
 shared, world = people.shared, people.world
 template, project = terminal.template, terminal.project

@@ -21,7 +21,7 @@ from tests.support.outside import Outside
 from tests.support.services import KEY, KEYS, Services
 from tests.support.terminal import Project
 from vmrag_link import endpoint
-from vmrag_mcp.repository import Place, load_settings
+from vmrag_mcp.repository import NamedDirectory, load_settings
 
 template, project, services = terminal.template, terminal.project, support.services
 
@@ -117,7 +117,7 @@ def test_agents_keep_their_limits_despite_a_pull_request(victim):
     for variable, value in {"vmrag.mcp.read-only": "true", "vmrag.mcp.exclude-tools": "dolt_push"}.items():
         victim.git("config", variable, value)
     victim.git("switch", "-q", "pull-request")
-    mcp = load_settings(Place(victim.top)).config.mcp
+    mcp = load_settings(NamedDirectory(victim.top)).config.mcp
     assert (mcp.read_only, mcp.require_confirm, mcp.toolsets) == (True, True, "default")
     assert mcp.exclude_tools == "dolt_push"
 

@@ -14,7 +14,7 @@ from tests.support import terminal
 from tests.support.mcp import Tools, warned
 from tests.support.terminal import Project, copied, derive_template, opened
 from vmrag_mcp.call import Behaviour
-from vmrag_mcp.envelope import SLACK, cut_lists
+from vmrag_mcp.cutting import SLACK_CHARACTERS, cut_lists
 from vmrag_mcp.registry import load_catalogue
 
 pytestmark = pytest.mark.hooks("off")
@@ -155,7 +155,7 @@ def test_answer_is_never_longer_than_a_page(tools):
     for name, calls in READ.items():
         for arguments in calls:
             answer, _ = tools.run(name, arguments)
-            if _length(answer) > PAGE + SLACK:
+            if _length(answer) > PAGE + SLACK_CHARACTERS:
                 long.append((name, sorted(arguments), _length(answer)))
     assert long == []
 
@@ -163,13 +163,13 @@ def test_answer_is_never_longer_than_a_page(tools):
 def test_neither_is_one_of_a_tool_that_writes_or_fails(tools):
     many = [f"new-{number:04}" for number in range(600)]
     answer = tools("chroma_add_documents", **ALL, documents=["x"] * 600, ids=many)
-    assert (_length(answer) <= PAGE + SLACK, answer["documents_added"]) == (True, 600)
+    assert (_length(answer) <= PAGE + SLACK_CHARACTERS, answer["documents_added"]) == (True, 600)
     assert len(answer["ids"]) + answer["left_out"]["ids"] == 600
     answer = tools("chroma_delete_documents", **ALL, ids=[*many, *(f"absent-{number}" for number in range(600))])
-    assert (_length(answer) <= PAGE + SLACK, answer["documents_deleted"]) == (True, 600)
-    assert _length(tools("sync_all")) <= PAGE + SLACK
+    assert (_length(answer) <= PAGE + SLACK_CHARACTERS, answer["documents_deleted"]) == (True, 600)
+    assert _length(tools("sync_all")) <= PAGE + SLACK_CHARACTERS
     refused = tools.error("UNCOMMITTED_CHANGES", "dolt_checkout", target="branch-000")
-    assert _length(refused) <= PAGE + SLACK
+    assert _length(refused) <= PAGE + SLACK_CHARACTERS
 
 
 def test_truncated_answer_counts_left_out_items_and_names_offset(tools):

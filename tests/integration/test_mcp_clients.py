@@ -19,7 +19,7 @@ from vmrag_mcp.clients import server_command
 from vmrag_mcp.clients.install import build_configuration
 from vmrag_mcp.clients.table import CLIENTS
 from vmrag_mcp.options import Flags, ToolChoice, resolve_choice, select_tools
-from vmrag_mcp.repository import Place, load_settings
+from vmrag_mcp.repository import NamedDirectory, load_settings
 
 template, project = terminal.template, terminal.project
 
@@ -183,7 +183,7 @@ def test_new_entry_has_a_few_plain_tools_by_default(project, monkeypatch):
     flags = Flags(default_toolsets="essential")
 
     def tools() -> set[str]:
-        settings = load_settings(Place(project.top))
+        settings = load_settings(NamedDirectory(project.top))
         return {*select_tools(resolve_choice(flags, settings.config.mcp, stated=settings.stated)).tools}
 
     default = {*select_tools(ToolChoice()).tools}

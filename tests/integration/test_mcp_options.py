@@ -15,12 +15,12 @@ from vmrag_link.errors import AccessDenied, ConfigInvalid, GitRepositoryMissing,
 from vmrag_link.settings import McpSettings
 from vmrag_link.settings.keys import KEYS
 from vmrag_mcp import repository
+from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.client_tools import ClientTools, EnabledTools
-from vmrag_mcp.deferred_setup import PlacedSession
+from vmrag_mcp.deferred_setup import RepositorySession
 from vmrag_mcp.options import Flags, ToolChoice, resolve_choice, select_tools
-from vmrag_mcp.process import CallProgress
 from vmrag_mcp.registry import CORE, list_toolsets, load_catalogue
-from vmrag_mcp.repository import Place, load_settings
+from vmrag_mcp.repository import NamedDirectory, load_settings
 from vmrag_mcp.server import protocol_tools
 from vmrag_mcp.transport import http
 from vmrag_mcp.transport.address import ListenAddress, parse_address, require_safe
@@ -35,7 +35,7 @@ def names(**options) -> set[str]:
 
 
 def settings(top: Path) -> McpSettings:
-    result = load_settings(Place(top))
+    result = load_settings(NamedDirectory(top))
     assert result.problem is None
     return result.config.mcp
 
@@ -186,7 +186,7 @@ def test_environment_precedes_git_config_which_precedes_the_file(project, monkey
 @pytest.mark.parametrize("prefix", ["kb.", "ä", "x" * 21, '"a b"'])
 def test_invalid_tool_prefix_is_a_settings_problem(project, prefix):
     project.write(".vmrag.yaml", f"mcp.tool_prefix: {prefix}\n")
-    assert isinstance(load_settings(Place(project.top)).problem, ConfigInvalid)
+    assert isinstance(load_settings(NamedDirectory(project.top)).problem, ConfigInvalid)
 
 
 @pytest.mark.parametrize(
@@ -235,33 +235,33 @@ def test_repository_comes_from_flag_then_environment_then_client_then_directory(
     for name in ("flag", "own", "client", "here"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    assert repository.find_repository(None) == Place(tmp_path / "here", named=False)
+    assert repository.find_repository(None) == NamedDirectory(tmp_path / "here", "")
     monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(tmp_path / "client"))
-    assert repository.find_repository(None) == Place(tmp_path / "client")
+    assert repository.find_repository(None) == NamedDirectory(tmp_path / "client")
     monkeypatch.setenv("VMRAG_REPO", "../own")
     assert repository.find_repository(None).directory.samefile(tmp_path / "own")
-    assert repository.find_repository(None).outright
-    assert repository.find_repository(tmp_path / "flag") == Place(tmp_path / "flag", outright=True)
+    assert repository.find_repository(None).named_by == "person"
+    assert repository.find_repository(tmp_path / "flag") == NamedDirectory(tmp_path / "flag", "person")
 
 
 def test_home_and_root_directories_require_an_explicit_choice(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "link").symlink_to(tmp_path)
     for directory in (tmp_path, tmp_path / "link", Path("/")):
-        settings = load_settings(Place(directory))
+        settings = load_settings(NamedDirectory(directory))
         assert isinstance(settings.problem, GitRepositoryMissing)
         assert "--repo" in settings.problem.hint
-    assert "--repo" not in load_settings(Place(tmp_path, outright=True)).problem.hint
+    assert "--repo" not in load_settings(NamedDirectory(tmp_path, "person")).problem.hint
 
 
 def test_settings_that_cannot_be_read_leave_those_of_the_environment(project, monkeypatch):
     monkeypatch.setenv("VMRAG_TOOLSETS", "merge")
     project.write(".vmrag.yaml", "nonsense: 1\n")
-    settings = load_settings(Place(project.top))
+    settings = load_settings(NamedDirectory(project.top))
     assert isinstance(settings.problem, ConfigInvalid)
     assert settings.config.mcp.toolsets == "merge"
     monkeypatch.setenv("VMRAG_READ_ONLY", "perhaps")
-    assert load_settings(Place(project.top)).config.mcp == McpSettings()
+    assert load_settings(NamedDirectory(project.top)).config.mcp == McpSettings()
 
 
 # -- how it behaves
@@ -269,7 +269,7 @@ def test_settings_that_cannot_be_read_leave_those_of_the_environment(project, mo
 
 def test_untrusted_settings_cannot_disable_confirmations(project):
     def confirms() -> bool:
-        session = PlacedSession(Place(project.top))
+        session = RepositorySession(NamedDirectory(project.top))
         result, failed = session.run_tool(load_catalogue()[LIST], {}, CallProgress())
         assert not failed, result
         return session.behaviour.require_confirm
@@ -281,7 +281,7 @@ def test_untrusted_settings_cannot_disable_confirmations(project):
 
 
 def test_settings_reach_the_calls_that_come_after_them(project):
-    session = PlacedSession(Place(project.top))
+    session = RepositorySession(NamedDirectory(project.top))
     for size in (2000, 3000):
         project.write(".vmrag.yaml", f"embedding.model: hash\nmcp.page_chars: {size}\n")
         project.vmrag("trust", "--yes")

@@ -19,7 +19,7 @@ from tests.support.travel import git_server
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.doltlite.engine import DoltliteEngine
 from vmrag_link.models import Document, content_hash
-from vmrag_mcp.process import CallProgress, Cancelled
+from vmrag_mcp.call_progress import CallProgress, Cancelled
 
 pytestmark = pytest.mark.hooks("off")
 

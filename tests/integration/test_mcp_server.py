@@ -26,9 +26,10 @@ from vmrag_link import terminal_text
 from vmrag_link.cli.commands import COMMANDS as PROGRAM_COMMANDS
 from vmrag_link.errors import VmragError
 from vmrag_mcp import envelope, server
+from vmrag_mcp.advice import COMMANDS
 from vmrag_mcp.call import Behaviour
-from vmrag_mcp.options import COMMANDS, ToolChoice, select_tools
-from vmrag_mcp.process import CallProgress, Cancelled
+from vmrag_mcp.call_progress import CallProgress, Cancelled
+from vmrag_mcp.options import ToolChoice, select_tools
 from vmrag_mcp.registry import load_catalogue
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Session

@@ -16,7 +16,7 @@ from vmrag_link import agreements
 from vmrag_link.git import plumbing
 from vmrag_link.toolsets.compounding.chat_model import LlmSettings
 from vmrag_mcp.call import Behaviour
-from vmrag_mcp.process import CallProgress
+from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.session import Session
 
 template, project = terminal.template, terminal.project

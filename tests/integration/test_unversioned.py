@@ -14,7 +14,7 @@ from tests.support.terminal import new_project, opened
 from tests.support.unversioned import SETTING, find_files_with, read_texts, think
 from vmrag_link import hints
 from vmrag_link.ops.stores import stores
-from vmrag_mcp.process import CallProgress
+from vmrag_mcp.call_progress import CallProgress
 
 pytestmark = pytest.mark.hooks("off")
 

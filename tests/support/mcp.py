@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from tests.support.terminal import Project
 from vmrag_mcp.call import NO_CONSENT, Behaviour
+from vmrag_mcp.call_progress import CallProgress
 from vmrag_mcp.client_tools import EnabledTools
 from vmrag_mcp.options import ToolChoice, select_tools
-from vmrag_mcp.process import CallProgress
 from vmrag_mcp.session import Session
 
 ALL = ToolChoice(toolsets="all")

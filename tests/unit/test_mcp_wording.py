@@ -11,7 +11,8 @@ from tests.english import CONSTRUCTIONS
 from vmrag_link.errors import CollectionMissing, DocumentMissing, IndexFailed, NoChanges, UsageInvalid, VmragError
 from vmrag_link.toolsets.essential.pages import estimate_tokens
 from vmrag_mcp import envelope
-from vmrag_mcp.options import ToolChoice, ToolSelection, adapt_text, find_mentioned, select_tools
+from vmrag_mcp.advice import adapt_text, find_mentioned
+from vmrag_mcp.options import ToolChoice, ToolSelection, select_tools
 from vmrag_mcp.prompts import PROMPTS, list_prompts
 from vmrag_mcp.registry import list_toolsets, load_catalogue
 from vmrag_mcp.server import protocol_tools

@@ -2,12 +2,14 @@
 
 A client that starts a server waits for the handshake and the lists. Their answers follow from the
 selection of tools alone. `StaticAnswers` gives them byte for byte as the SDK does, and only to
-requests that the SDK accepts. All other lines wait for the SDK. It also gets the request that
-opened the connection, so it knows the client and the era of the protocol.
+requests that the SDK accepts. All other lines wait for the SDK in `EarlyStream`. The SDK also gets
+the request that opened the connection, so it knows the client and the era of the protocol
+(`server`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import queue
 import sys
@@ -21,11 +23,11 @@ from vmrag_link.errors import BUG
 from vmrag_mcp.options import SERVER_NAME, SERVER_TITLE, ToolSelection, build_tool_entries
 from vmrag_mcp.process import PATIENCE_SECONDS, Wire, exit_now, exit_soon
 
-_MOST_WAITING = 100
-"""Lines that wait for the SDK. If there are more, the client waits."""
+_MAX_WAITING_LINES = 100
+"""Maximum number of lines that wait for the SDK. If there are more, the client waits."""
 
-_MOST_BRACKETS = 100
-"""The SDK refuses values that are nested deeply."""
+_MAX_BRACKETS = 100
+"""Lines with more brackets wait for the SDK, which refuses values that are nested deeply."""
 
 _META = "io.modelcontextprotocol/"
 _SERVER = {"name": SERVER_NAME, "title": SERVER_TITLE, "version": __version__}
@@ -109,12 +111,14 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class EarlyStep(NamedTuple):
-    """Reaction to a line: the client gets `answer`; the SDK gets the line if it is `kept`."""
+    """The reaction to a line."""
 
     answer: bytes = b""
-    kept: bool = True
-    needed: bool = False
-    """True if the SDK has to be loaded now."""
+    """The answer for the client, unless it is empty."""
+    for_sdk: bool = True
+    """The SDK also gets the line."""
+    needs_sdk: bool = False
+    """The SDK has to be loaded now, because it answers the line."""
 
 
 def read_json(line: bytes) -> Any:
@@ -143,25 +147,24 @@ class StaticAnswers:
         """True if the client has its list of tools."""
 
     def take_line(self, line: bytes) -> EarlyStep:
-        """Take the next line from the client."""
+        """Return the reaction to the next line from the client."""
         opens = self._state == "new"
         answer = b""
         if self._state != "unknown":
-            try:
+            with contextlib.suppress(ValueError, OverflowError, RecursionError, msgspec.ValidationError):
                 message = read_json(line)
-                if self._state == "handshake" and self._is_initialized(message):
+                if self._state == "handshake" and self._ends_handshake(message):
                     return EarlyStep()
                 answer = self._answer_line(line, message)
-            except (ValueError, OverflowError, RecursionError, msgspec.ValidationError):
-                pass  # the SDK refuses it, in its words
+            # The SDK refuses an invalid line, in its words.
         if answer:
-            return EarlyStep(answer, kept=opens)
+            return EarlyStep(answer, for_sdk=opens)
         if opens:  # the SDK has to decide on the era
             self._state = "unknown"
-        return EarlyStep(needed=True)
+        return EarlyStep(needs_sdk=True)
 
-    def _is_initialized(self, message: Any) -> bool:
-        """Return True for the first notification that the handshake has ended."""
+    def _ends_handshake(self, message: Any) -> bool:
+        """Return whether this is the first notification that the handshake has ended."""
         if self._initialized or not isinstance(message, dict) or "id" in message:
             return False
         self._initialized = message.get("method") == "notifications/initialized"
@@ -172,7 +175,7 @@ class StaticAnswers:
 
         Raises `ValueError`, `OverflowError`, `RecursionError` and `msgspec.ValidationError`.
         """
-        if line.count(b"{") + line.count(b"[") > _MOST_BRACKETS:
+        if line.count(b"{") + line.count(b"[") > _MAX_BRACKETS:
             return b""
         msgspec.json.encode(message)  # a `ValueError` for half a surrogate pair
         request = msgspec.convert(message, _Request)
@@ -187,7 +190,8 @@ class StaticAnswers:
             return b""
         answer = msgspec.json.encode({"jsonrpc": "2.0", "id": request.id, **body}) + b"\n"
         if self._state == "new":
-            self._state, self.opening = era, request.id
+            self._state = era
+            self.opening = request.id
         self.listed = self.listed or request.method == "tools/list"
         return answer
 
@@ -225,7 +229,10 @@ class StaticAnswers:
         return {"capabilities": capabilities, "instructions": self._selection.write_instructions()}
 
     def _list_entries(self, method: str, schema_keys: tuple[str, ...]) -> Object | None:
-        """Return a list, if it is one. `schema_keys` come first in a schema in this era."""
+        """Return the answer to a request for a list; None for other methods.
+
+        `schema_keys` come first in a schema in this era.
+        """
         match method:
             case "tools/list":
                 tools = build_tool_entries(self._selection)
@@ -245,16 +252,20 @@ class StaticAnswers:
 
 
 class EarlyStream:
-    """The standard streams of a server. A thread reads all lines, another writes early answers."""
+    """The standard streams of a server. A thread reads all lines, another writes early answers.
+
+    First call `wait_for_need`. When it returns, load the SDK, call `take_over`, and pass each
+    `next_line` to the SDK.
+    """
 
     def __init__(self, wire: Wire, answers: StaticAnswers) -> None:
         self.answers = answers
         self.write = wire.write_line
         self._wire = wire
-        self._lines: queue.Queue[bytes] = queue.Queue(_MOST_WAITING)
+        self._lines: queue.Queue[bytes] = queue.Queue(_MAX_WAITING_LINES)
         self._unwritten: queue.Queue[bytes] = queue.Queue()
         self._needed = threading.Event()
-        self._live = False
+        self._sdk_answers = False
         self._timer: threading.Timer | None = None
 
     def wait_for_need(self) -> None:
@@ -265,7 +276,7 @@ class EarlyStream:
 
     def take_over(self) -> None:
         """Give every line to the SDK from now on."""
-        self._live = True
+        self._sdk_answers = True
 
     def next_line(self) -> bytes:
         """Return the next line for the SDK; empty at the end of input."""
@@ -275,7 +286,7 @@ class EarlyStream:
         return line
 
     def _finish_writing(self) -> None:
-        exit_soon()
+        exit_soon()  # in case the client does not read its answers
         self._unwritten.join()
 
     def _write_answers(self) -> None:
@@ -284,31 +295,31 @@ class EarlyStream:
             self._unwritten.task_done()
 
     def _read_lines(self) -> None:
-        waiting = False
+        is_sdk_needed = False
         try:
             while line := self._wire.read_line():
                 if not line.isspace():
-                    waiting = self._handle_line(line) or waiting
+                    is_sdk_needed = self._handle_line(line) or is_sdk_needed
         except Exception as error:  # without this thread, the client waits for ever
             sys.excepthook(type(error), error, error.__traceback__)
             exit_now(BUG)
             raise
-        if not waiting and not self._live:
+        if not is_sdk_needed and not self._sdk_answers:
             self._finish_writing()
             exit_now()
         self._lines.put(b"")
 
     def _handle_line(self, line: bytes) -> bool:
         """Handle a line, and return True if the SDK has to answer it."""
-        step = EarlyStep() if self._live else self.answers.take_line(line)
+        step = EarlyStep() if self._sdk_answers else self.answers.take_line(line)
         if step.answer:
             self._unwritten.put(step.answer)
-        if step.kept:
+        if step.for_sdk:
             self._lines.put(line)
-        if step.needed:
+        if step.needs_sdk:
             self._needed.set()
         elif self.answers.listed and self._timer is None:
             self._timer = threading.Timer(PATIENCE_SECONDS, self._needed.set)
             self._timer.daemon = True
             self._timer.start()
-        return step.needed
+        return step.needs_sdk

@@ -1,6 +1,7 @@
 """The protocol over HTTP, at `/mcp`, for several clients.
 
-By default, only this computer can connect.
+By default, only this computer can connect. Each request passes `OriginCheck`, the answers to
+browsers (CORS), `TokenCheck` and `ToolsetChoice` before it reaches the SDK.
 
 A page in a browser must not reach the server, unless a person named its origin. This module
 therefore checks the host name (DNS rebinding) and the origin of each request. The SDK's own checks
@@ -25,12 +26,12 @@ from starlette.middleware.cors import CORSMiddleware
 from vmrag_link.errors import Busy, UsageInvalid
 from vmrag_mcp.client_tools import HEADER, PARAMETER, ClientTools
 from vmrag_mcp.process import log
-from vmrag_mcp.server import CHOICE, SESSION_HEADER, KnowledgeServer
+from vmrag_mcp.server import SESSION_HEADER, TOOLSETS_KEY, KnowledgeServer
 from vmrag_mcp.transport.address import ListenAddress
 
 PATH = "/mcp"
-LARGEST = 64 * 1024 * 1024
-"""Maximum number of bytes of a request. The SDK's default is too small for a long document."""
+MAX_REQUEST_BYTES = 64 * 1024 * 1024
+"""The SDK's default is too small for a long document."""
 
 _STOP_SECONDS = 1
 """Time for running requests after the server is stopped."""
@@ -39,6 +40,12 @@ _USUAL_PORT = 80
 """The port that clients leave out."""
 
 _OWN_SITE = {b"none", b"same-origin"}
+"""Values of the header `Sec-Fetch-Site` of requests that no other page sends."""
+
+_BAD_REQUEST = 400
+_NOT_FOUND = 404
+_INVALID_REQUEST = -32600
+"""The code of JSON-RPC for an invalid request."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -59,7 +66,7 @@ def serve_http(
     app: App = server.sdk.streamable_http_app(
         streamable_http_path=PATH,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # see `OriginCheck`
-        max_request_body_size=LARGEST,
+        max_request_body_size=MAX_REQUEST_BYTES,
     )
     app = ToolsetChoice(app, server.clients)
     if token:
@@ -107,9 +114,13 @@ def _list_hosts(address: ListenAddress, bound: ListenAddress) -> frozenset[bytes
     """
     if address.is_wildcard:
         return frozenset()
-    names = {address.url_host.lower(), bound.url_host} | ({"localhost"} if address.is_loopback else set())
-    without_port = names if bound.port == _USUAL_PORT else set()
-    return frozenset(text.encode() for text in (*(f"{name}:{bound.port}" for name in names), *without_port))
+    names = {address.url_host.lower(), bound.url_host}
+    if address.is_loopback:
+        names.add("localhost")
+    hosts = {f"{name}:{bound.port}" for name in names}
+    if bound.port == _USUAL_PORT:
+        hosts |= names
+    return frozenset(host.encode() for host in hosts)
 
 
 class OriginCheck:
@@ -120,7 +131,7 @@ class OriginCheck:
 
     def __init__(self, app: App, hosts: Collection[bytes], origins: Collection[str]) -> None:
         self._app = app
-        self._list_hosts = hosts
+        self._hosts = hosts
         self._origins = {origin.encode() for origin in origins} | {b"http://" + host for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -136,14 +147,17 @@ class OriginCheck:
         await send({"type": "http.response.body", "body": text})
 
     def _check_request(self, scope: Scope) -> tuple[int, bytes] | None:
+        """Return the status and the text of a refusal; None for an accepted request."""
         headers: dict[bytes, list[bytes]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name, []).append(value.lower())
-        host, origin, site = (headers.get(name, []) for name in (b"host", b"origin", b"sec-fetch-site"))
-        if self._list_hosts and (len(host) != 1 or host[0] not in self._list_hosts):
+        host = headers.get(b"host", [])
+        origin = headers.get(b"origin", [])
+        site = headers.get(b"sec-fetch-site", [])
+        if self._hosts and (len(host) != 1 or host[0] not in self._hosts):
             return 421, b"unknown host name for this server\n"
-        named = len(origin) == 1 and origin[0] in self._origins
-        if not named and (origin or not _OWN_SITE.issuperset(site)):
+        is_allowed = len(origin) == 1 and origin[0] in self._origins
+        if not is_allowed and (origin or not _OWN_SITE.issuperset(site)):
             return 403, b"pages of this origin cannot use this server (see --allow-origin)\n"
         return None
 
@@ -176,9 +190,7 @@ class TokenCheck:
 
 
 class ToolsetChoice:
-    """Reads which toolsets a client names, in a header or in the address.
-
-    The header has priority.
+    """Passes on requests with the toolsets that their header names, or else their address.
 
     The toolsets at the begin of a session apply to the whole session. Unknown names are refused.
     """
@@ -195,7 +207,7 @@ class ToolsetChoice:
         toolsets = _named_toolsets(scope)
         try:
             if toolsets is not None:
-                self._clients.find_enabled(None, toolsets)
+                self._clients.find_enabled(None, toolsets)  # raises for an unknown name
         except UsageInvalid as error:
             await _send_error(send, error)
             return
@@ -205,7 +217,7 @@ class ToolsetChoice:
                 self._track_session(scope, session, toolsets, message)
             await send(message)
 
-        await self._app({**scope, CHOICE: toolsets}, receive, send_and_track)
+        await self._app({**scope, TOOLSETS_KEY: toolsets}, receive, send_and_track)
 
     def _track_session(
         self, scope: Scope, session: str | None, toolsets: str | None, answer: MutableMapping[str, Any]
@@ -216,9 +228,6 @@ class ToolsetChoice:
                 self._clients.begin_session(new_session, toolsets)
         elif answer["status"] == _NOT_FOUND or (scope["method"] == "DELETE" and answer["status"] < _BAD_REQUEST):
             self._clients.end_session(session)
-
-
-_NOT_FOUND, _BAD_REQUEST = 404, 400
 
 
 def _named_toolsets(scope: Scope) -> str | None:
@@ -240,6 +249,3 @@ async def _send_error(send: Send, error: UsageInvalid) -> None:
     headers = [(b"content-type", b"application/json")]
     await send({"type": "http.response.start", "status": _BAD_REQUEST, "headers": headers})
     await send({"type": "http.response.body", "body": json.dumps(body).encode()})
-
-
-_INVALID_REQUEST = -32600

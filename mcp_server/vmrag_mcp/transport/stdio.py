@@ -90,6 +90,8 @@ def serve_stdio(server: KnowledgeServer, stream: EarlyStream) -> None:
 
 
 class _Connection:
+    """Passes lines of the client to the SDK, and messages of the SDK to the client."""
+
     def __init__(self, server: KnowledgeServer, stream: EarlyStream) -> None:
         self._server = server
         self._stream = stream
@@ -129,7 +131,7 @@ class _Connection:
         async for session_message in sent:
             message = session_message.message
             if self._opening is not None and _is_answer(message) and message.id == self._opening:
-                self._opening = None  # the client has this answer
+                self._opening = None  # the client already has this answer, from `StaticAnswers`
                 self._mark_answered(message.id)
             else:
                 await self._send_message(message)
