@@ -13,7 +13,7 @@ import yaml
 
 from tests.support import terminal
 from vmrag_link import hints
-from vmrag_mcp.clients import install, settings_file
+from vmrag_mcp.clients import entries, install, settings_file
 from vmrag_mcp.clients.settings_file import SettingsFile, TextRefused
 from vmrag_mcp.clients.table import CLIENTS
 
@@ -41,8 +41,8 @@ def home(project, monkeypatch) -> Path:
     monkeypatch.delenv("CODEX_HOME", raising=False)
     for client in CLIENTS.values():
         if client.personal:
-            for path in (*client.personal.list_paths(), *client.list_signs()[:1]):
-                (path if path in client.list_signs() else path.parent).mkdir(parents=True, exist_ok=True)
+            for path in (*client.personal.list_paths(), *client.list_folders()[:1]):
+                (path if path in client.list_folders() else path.parent).mkdir(parents=True, exist_ok=True)
     return Path(os.environ["HOME"])
 
 
@@ -56,7 +56,7 @@ def arguments(name: str, personal: bool) -> list[str]:
 
 
 def read(path: Path, name: str) -> dict:
-    return install.EDITORS[CLIENTS[name].format].read_values(path.read_text())
+    return entries.EDITORS[CLIENTS[name].format].read_values(path.read_text())
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
@@ -224,7 +224,7 @@ def test_read_only_file_stays(project):
 def test_oversized_file_is_not_truncated(project, monkeypatch):
     path = file_of(project, "codex", True)
     path.write_text("a = 1\n" * 100)
-    monkeypatch.setattr(settings_file, "LARGEST", 60)
+    monkeypatch.setattr(settings_file, "MAX_FILE_BYTES", 60)
     project.vmrag("mcp", "install", "--client", "codex", "--user", code=2)
     assert path.read_text() == "a = 1\n" * 100
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.long import examples
-from vmrag_mcp.clients import install
+from vmrag_mcp.clients import entries
 from vmrag_mcp.clients.settings_file import TextRefused
 
 ENTRY = {
@@ -89,10 +89,10 @@ def is_in(short: str, long: str) -> bool:
 
 
 def check(form: str, text: str) -> str:
-    after, added = install.with_entry(form, text, SECTION, NAME, ENTRY)
-    assert install.find_entry(form, after, SECTION, NAME) == ENTRY
+    after, added = entries.with_entry(form, text, SECTION, NAME, ENTRY)
+    assert entries.find_entry(form, after, SECTION, NAME) == ENTRY
     assert is_in(text, after) or is_in("".join(text.split()), after), "something else was changed"
-    assert install.without_entry(form, after, SECTION, NAME, added) == text
+    assert entries.without_entry(form, after, SECTION, NAME, added) == text
     return after
 
 
@@ -104,35 +104,35 @@ def test_added_entry_is_removed_to_the_last_byte(form, text):
 
 @pytest.mark.parametrize(("form", "text"), SAMPLES)
 def test_only_the_entry_is_removed_without_a_receipt(form, text):
-    after, _ = install.with_entry(form, text, SECTION, NAME, ENTRY)
-    remaining = install.without_entry(form, after, SECTION, NAME, None)
-    assert install.find_entry(form, remaining, SECTION, NAME) is None
-    assert install.find_entry(form, remaining, SECTION, "zulu") == install.find_entry(form, text, SECTION, "zulu")
+    after, _ = entries.with_entry(form, text, SECTION, NAME, ENTRY)
+    remaining = entries.without_entry(form, after, SECTION, NAME, None)
+    assert entries.find_entry(form, remaining, SECTION, NAME) is None
+    assert entries.find_entry(form, remaining, SECTION, "zulu") == entries.find_entry(form, text, SECTION, "zulu")
 
 
 @pytest.mark.parametrize(("form", "text"), SAMPLES)
 def test_entry_that_others_follow_comes_out_from_between(form, text):
     """The person, or another program, adds one more with the same editor."""
-    after, added = install.with_entry(form, text, SECTION, NAME, ENTRY)
-    more, _ = install.with_entry(form, after, SECTION, "later", OTHER)
-    remaining = install.without_entry(form, more, SECTION, NAME, added)
-    assert install.find_entry(form, remaining, SECTION, "later") == OTHER
+    after, added = entries.with_entry(form, text, SECTION, NAME, ENTRY)
+    more, _ = entries.with_entry(form, after, SECTION, "later", OTHER)
+    remaining = entries.without_entry(form, more, SECTION, NAME, added)
+    assert entries.find_entry(form, remaining, SECTION, "later") == OTHER
     assert is_in("".join(text.split()), remaining)
 
 
 @pytest.mark.parametrize(("form", "text"), SAMPLES)
 def test_values_of_an_entry_change_in_place_and_back(form, text):
-    after, _ = install.with_entry(form, text, SECTION, NAME, ENTRY)
+    after, _ = entries.with_entry(form, text, SECTION, NAME, ENTRY)
     values = {"command": "vmrag-mcp", "args": ["--tools", "a\\1,b"]}
-    changed = install.with_values(form, after, SECTION, NAME, values)
-    assert install.find_entry(form, changed, SECTION, NAME) == ENTRY | values
-    back = install.with_values(form, changed, SECTION, NAME, {key: ENTRY[key] for key in values})
+    changed = entries.with_values(form, after, SECTION, NAME, values)
+    assert entries.find_entry(form, changed, SECTION, NAME) == ENTRY | values
+    back = entries.with_values(form, changed, SECTION, NAME, {key: ENTRY[key] for key in values})
     assert back == after
 
 
 @pytest.mark.parametrize("form", ["json", "jsonc", "toml", "yaml"])
 def test_written_entry_is_parsed_equally_by_common_parsers(form):
-    text = install.render_file(form, SECTION, NAME, ENTRY)
+    text = entries.render_file(form, SECTION, NAME, ENTRY)
     load = {"toml": tomllib.loads, "yaml": yaml.safe_load}.get(form, json.loads)
     assert load(text) == {SECTION: {NAME: ENTRY}}
 
@@ -175,7 +175,7 @@ def test_any_json_with_comments_between_its_tokens_is_edited_or_left(drawn, rema
         place = random.choice(places)
         text = text[:place] + remark + text[place:]
     try:
-        before = install.find_entry("jsonc", text, SECTION, NAME)
+        before = entries.find_entry("jsonc", text, SECTION, NAME)
     except TextRefused:
         return
     assert before is None
@@ -190,12 +190,12 @@ def test_any_yaml_is_edited_without_touching_the_rest(drawn):
         return
     text = yaml.safe_dump(root, allow_unicode=True, sort_keys=False)
     try:
-        install.EDITORS["yaml"].read_values(text)
+        entries.EDITORS["yaml"].read_values(text)
     except TextRefused:
         return  # such as a key that is not a word
-    after, added = install.with_entry("yaml", text, SECTION, NAME, ENTRY)
+    after, added = entries.with_entry("yaml", text, SECTION, NAME, ENTRY)
     assert is_in(text, after)
-    assert install.without_entry("yaml", after, SECTION, NAME, added) == text
+    assert entries.without_entry("yaml", after, SECTION, NAME, added) == text
 
 
 # -- what is left alone
@@ -231,18 +231,18 @@ BROKEN = [
 @pytest.mark.parametrize(("form", "text"), BROKEN)
 def test_file_that_is_broken_or_built_otherwise_is_refused(form, text):
     with pytest.raises(TextRefused):
-        install.with_entry(form, text, SECTION, NAME, ENTRY)
+        entries.with_entry(form, text, SECTION, NAME, ENTRY)
 
 
 def test_toml_table_changes_only_its_own_values_and_lines():
     text = '[servers.vmrag-here]\ncommand = "old" # mine\nargs = []\ntimeout = 9\n# about what follows\n[b]\nc = 1\n'
-    changed = install.with_values("toml", text, SECTION, NAME, {"command": "new", "args": ["x"]})
+    changed = entries.with_values("toml", text, SECTION, NAME, {"command": "new", "args": ["x"]})
     assert changed == text.replace('"old"', '"new"').replace("[]", '["x"]')
-    remaining = install.without_entry("toml", changed, SECTION, NAME, None)
+    remaining = entries.without_entry("toml", changed, SECTION, NAME, None)
     assert remaining == "# about what follows\n[b]\nc = 1\n"
 
 
 def test_toml_list_over_several_lines_is_not_changed():
     text = '[servers.vmrag-here]\ncommand = "old"\nargs = [\n"a",\n]\n'
     with pytest.raises(TextRefused):
-        install.with_values("toml", text, SECTION, NAME, {"args": ["x"]})
+        entries.with_values("toml", text, SECTION, NAME, {"args": ["x"]})

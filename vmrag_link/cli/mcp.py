@@ -20,8 +20,9 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, OK, GitRepositoryMissing, VmragError, quoted
 
 if TYPE_CHECKING:  # the server starts without it
-    from vmrag_mcp.clients.install import ClientInstallReport, ClientRefusal, Scope
+    from vmrag_mcp.clients.install import ClientInstallReport, ClientRefusal
     from vmrag_mcp.clients.rules import RulesFile
+    from vmrag_mcp.clients.table import Scope
     from vmrag_mcp.clients.uninstall import ClientUninstallReport
     from vmrag_mcp.options import Flags
 

@@ -1,20 +1,19 @@
-"""Put this server into the settings files of MCP clients.
+"""Put this server into the settings files of MCP clients, for `vmrag mcp install`.
 
-This module finds the file and the entry for each client, and adds, updates or removes one entry in
-the text of such a file. The result of an editor is read again before it is written: except for the
-entry, it must have the same values as before.
+This module finds the file and the entry for each client, and adds or updates the entry. It changes
+an existing entry only if this computer wrote it, as a receipt records (`settings_file`), because an
+entry starts a program.
 """
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,27 +22,12 @@ from vmrag_link.errors import FileFailed, GitError, UsageInvalid, file_failures
 from vmrag_link.git import listing, plumbing
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
-from vmrag_mcp.clients import server_command, settings_file
-from vmrag_mcp.clients.json_editor import JsonEditor
-from vmrag_mcp.clients.line_editors import TomlEditor, YamlEditor
+from vmrag_mcp.clients import entries, server_command, settings_file
 from vmrag_mcp.clients.rules import RulesFile, apply_rules, plan_rules
 from vmrag_mcp.clients.server_command import ServerEntry
-from vmrag_mcp.clients.settings_file import (
-    DEEPEST,
-    TOO_DEEP,
-    Addition,
-    Editor,
-    Entry,
-    InstallReceipt,
-    SettingsFile,
-    TextRefused,
-    build_structure_error,
-    lock_installation,
-)
-from vmrag_mcp.clients.table import CLIENTS, FileFormat, McpClient
+from vmrag_mcp.clients.settings_file import Entry, InstallReceipt, SettingsFile, TextRefused, lock_installation
+from vmrag_mcp.clients.table import CLIENTS, McpClient, Scope
 from vmrag_mcp.options import Flags
-
-Scope = Literal["project", "person"]
 
 
 class ClientRefusal(Record, frozen=True):
@@ -56,7 +40,7 @@ class ClientRefusal(Record, frozen=True):
 
 
 class Installation(NamedTuple):
-    """One entry in one file."""
+    """The entry of a client and the file for it, whether the file has the entry or not."""
 
     key: str
     client: McpClient
@@ -67,7 +51,7 @@ class Installation(NamedTuple):
         settings = {self.client.section: {self.entry.name: self.entry.value}}
         text = json.dumps(settings, ensure_ascii=False)
         if self.client.format in ("toml", "yaml"):
-            text = render_file(self.client.format, self.client.section, self.entry.name, self.entry.value)
+            text = entries.render_file(self.client.format, self.client.section, self.entry.name, self.entry.value)
         return UsageInvalid(
             f"cannot edit {self.file.label}: {reason}.",
             hint=f"add this to the file yourself: {text.strip()}",
@@ -102,30 +86,6 @@ def locate_installation(places: Places, name: str, scope: Scope | None, flags: F
     return Installation(
         name, client, SettingsFile(path, str(path), None), server_command.for_person(client, places, flags)
     )
-
-
-def has_file(client: McpClient, scope: Scope) -> bool:
-    return (client.project if scope == "project" else client.personal) is not None
-
-
-def is_installed(client: McpClient) -> bool:
-    """Return whether the client's program is found, or the client has been started before."""
-    path = os.pathsep.join(env.list_program_folders())
-    return any(shutil.which(program, path=path) for program in client.programs) or any(
-        map(Path.is_dir, client.list_signs())
-    )
-
-
-def for_each(names: Sequence[str], run: Callable[[str], Any]) -> tuple[list[Any], tuple[ClientRefusal, ...]]:
-    """Return the results, and a refusal for each client whose file cannot be used."""
-    results, refused = [], []
-    for name in names:
-        try:
-            with file_failures():
-                results.append(run(name))
-        except (UsageInvalid, FileFailed) as error:
-            refused.append(ClientRefusal(name, error.code, error.message, error.hint))
-    return results, tuple(refused)
 
 
 class ClientInstallReport(Record, frozen=True):
@@ -179,13 +139,8 @@ def build_configuration(
         settings = {"mcpServers": {entry.name: entry.value}}
         return ClientConfiguration(settings, json.dumps(settings, indent="  ", ensure_ascii=False))
     _, client, _, entry = locate_installation(places, name, scope, flags)
-    text = render_file(client.format, client.section, entry.name, entry.value)
+    text = entries.render_file(client.format, client.section, entry.name, entry.value)
     return ClientConfiguration({client.section: {entry.name: entry.value}}, text.removesuffix("\n"))
-
-
-def installed_clients() -> tuple[str, ...]:
-    """Return the names of the installed clients."""
-    return tuple(name for name, client in CLIENTS.items() if is_installed(client))
 
 
 def install_server(
@@ -234,7 +189,7 @@ def install_all(
 
     Raises `UsageInvalid` if there is none.
     """
-    names = [name for name in installed_clients() if scope is None or has_file(CLIENTS[name], scope)]
+    names = [name for name in installed_clients() if scope is None or CLIENTS[name].has_file(scope)]
     if not names:
         raise UsageInvalid(
             "no known MCP client found on this computer.",
@@ -246,11 +201,37 @@ def install_all(
     return ClientInstallations(tuple(reports), refused)
 
 
+def installed_clients() -> tuple[str, ...]:
+    """Return the names of the installed clients."""
+    return tuple(name for name, client in CLIENTS.items() if is_installed(client))
+
+
+def is_installed(client: McpClient) -> bool:
+    """Return whether the client's program is found, or the client has been started before."""
+    path = os.pathsep.join(env.list_program_folders())
+    if any(shutil.which(program, path=path) for program in client.programs):
+        return True
+    return any(map(Path.is_dir, client.list_folders()))
+
+
+def for_each(names: Sequence[str], run: Callable[[str], Any]) -> tuple[list[Any], tuple[ClientRefusal, ...]]:
+    """Return the results, and a refusal for each client whose file cannot be used."""
+    results, refused = [], []
+    for name in names:
+        try:
+            with file_failures():
+                results.append(run(name))
+        except (UsageInvalid, FileFailed) as error:
+            refused.append(ClientRefusal(name, error.code, error.message, error.hint))
+    return results, tuple(refused)
+
+
 def _write_entry(installation: Installation, flags: Flags, *, replace: bool) -> ClientInstallReport:
+    """Add the entry, update ours, or keep another entry of the same name."""
     key, client, file, ours = installation
     before = file.read_content()
-    text = decode_text(before)
-    entry = find_entry(client.format, text, client.section, ours.name)
+    text = entries.decode_text(before)
+    entry = entries.find_entry(client.format, text, client.section, ours.name)
     report = ClientInstallReport(
         key,
         file.label,
@@ -263,7 +244,7 @@ def _write_entry(installation: Installation, flags: Flags, *, replace: bool) -> 
         next_step=client.next_step,
     )
     if entry is None:
-        after, added = with_entry(client.format, text, client.section, ours.name, ours.value)
+        after, added = entries.with_entry(client.format, text, client.section, ours.name, ours.value)
         folders = tuple(map(str, file.missing_folders())) if before is None else ()
         file.replace_content(before, after.encode())
         settings_file.keep_receipt(
@@ -282,7 +263,7 @@ def _write_entry(installation: Installation, flags: Flags, *, replace: bool) -> 
         values = server_command.changed_values(client.shape, entry, ours, flags)
         if not values:
             return msgspec.structs.replace(report, server=entry)
-        after = with_values(client.format, text, client.section, ours.name, values)
+        after = entries.with_values(client.format, text, client.section, ours.name, values)
         file.replace_content(before, after.encode())
         settings_file.keep_receipt(msgspec.structs.replace(receipt, entry={**entry, **values}))
         return msgspec.structs.replace(report, changed=True, server={**entry, **values})
@@ -292,8 +273,8 @@ def _write_entry(installation: Installation, flags: Flags, *, replace: bool) -> 
         # Someone else can have written the entry, and it starts a program.
         differs = server_command.list_differences(entry, ours.value) if serves_here(installation, entry) else ()
         return msgspec.structs.replace(report, portable=True, kept=True, server=entry, differs=tuple(differs))
-    rest = without_entry(client.format, text, client.section, ours.name, None)
-    after, added = with_entry(client.format, rest, client.section, ours.name, ours.value)
+    rest = entries.without_entry(client.format, text, client.section, ours.name, None)
+    after, added = entries.with_entry(client.format, rest, client.section, ours.name, ours.value)
     file.replace_content(before, after.encode())
     settings_file.keep_receipt(InstallReceipt(str(file.target), ours.name, ours.value, added))
     return msgspec.structs.replace(report, changed=True)
@@ -305,110 +286,3 @@ def serves_here(installation: Installation, entry: Entry) -> bool:
     return server_command.is_ours(client.shape, entry) and (
         file.top is not None or server_command.serves_same_repository(client.shape, entry, ours)
     )
-
-
-EDITORS: Mapping[FileFormat, Editor] = {
-    "json": JsonEditor(comments=False),
-    "jsonc": JsonEditor(comments=True),
-    "toml": TomlEditor(),
-    "yaml": YamlEditor(),
-}
-
-
-def decode_text(content: bytes | None) -> str:
-    """Return the content of a file as text. Raises `TextRefused`."""
-    if content is None:
-        return ""
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        raise TextRefused(f"it is not UTF-8: {error}") from None
-    if text.startswith("\ufeff"):
-        raise TextRefused("it begins with a byte order mark")
-    return text
-
-
-def read_values(form: FileFormat, text: str) -> dict[str, Any]:
-    """Return the values of a client's file.
-
-    Raises `TextRefused` for a text that the format's reader refuses, or that is nested so deep
-    that a comparison of its values could exceed Python's stack.
-    """
-    values = EDITORS[form].read_values(text)
-    level: list[Any] = [values]
-    for _ in range(DEEPEST + 1):
-        level = [part for value in level for part in _list_parts(value)]
-    if level:
-        raise TextRefused(TOO_DEEP)
-    return values
-
-
-def _list_parts(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-
-
-def find_entry(form: FileFormat, text: str, section: str, name: str) -> dict[str, Any] | None:
-    """Return the values of an entry; None if the text does not have it.
-
-    Raises `TextRefused` if the text does not have the structure of the client's file, or if the
-    entry has values that reports cannot show.
-    """
-    servers = read_values(form, text).get(section) or {}
-    entry = servers.get(name) if isinstance(servers, dict) else None
-    if not isinstance(servers, dict) or not isinstance(entry, dict | None):
-        raise build_structure_error(section)
-    try:
-        msgspec.json.encode(entry)
-    except (ValueError, OverflowError, TypeError) as error:
-        raise TextRefused(f"{section}.{name} has a value that JSON cannot hold: {error}") from None
-    return entry
-
-
-def with_entry(form: FileFormat, text: str, section: str, name: str, entry: Entry) -> tuple[str, Addition]:
-    """Return the text with the entry, and what was added. Raises `TextRefused`."""
-    after, added = EDITORS[form].add_entry(text, section, name, entry)
-    _require_same_values(form, (text, after), section, name, dict(entry))
-    return after, added
-
-
-def with_values(form: FileFormat, text: str, section: str, name: str, values: Entry) -> str:
-    """Return the text with other values in the entry. Raises `TextRefused`."""
-    entry = find_entry(form, text, section, name) or {}
-    after = EDITORS[form].change_entry(text, section, name, values)
-    _require_same_values(form, (text, after), section, name, {**entry, **values})
-    return after
-
-
-def without_entry(form: FileFormat, text: str, section: str, name: str, added: Addition | None) -> str:
-    """Return the text without the entry. Raises `TextRefused`."""
-    after = EDITORS[form].remove_entry(text, section, name, added)
-    _require_same_values(form, (text, after), section, name, None)
-    return after
-
-
-def render_file(form: FileFormat, section: str, name: str, entry: Entry) -> str:
-    """Return the text of a file with only this entry."""
-    return EDITORS[form].add_entry("", section, name, entry)[0]
-
-
-def _require_same_values(
-    form: FileFormat, texts: tuple[str, str], section: str, name: str, entry: Entry | None
-) -> None:
-    """Raise `TextRefused` unless both texts have the same values, except for the entry."""
-    before, after = texts
-    expected = copy.deepcopy(read_values(form, before))
-    servers = expected.setdefault(section, {}) or {}
-    servers.pop(name, None)
-    if entry is not None:
-        servers[name] = entry
-    expected[section] = servers
-    try:
-        actual = read_values(form, after)
-    except TextRefused:
-        actual = {}
-    if (actual.get(section) or {}) != servers or _drop_section(actual, section) != _drop_section(expected, section):
-        raise TextRefused("the entry has a form that vmrag cannot edit")
-
-
-def _drop_section(values: Mapping[str, Any], section: str) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if key != section}

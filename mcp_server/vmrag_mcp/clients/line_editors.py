@@ -3,7 +3,7 @@
 TOML: a table is a run of lines below its header, so Python's own reader is enough. It reads the
 values before and after the change. Tables in other forms are not changed.
 
-YAML: the parser (`yaml_tree`) finds the places. It refuses anchors and tags.
+YAML: the parser (`yaml_tree`) finds the positions. It refuses anchors and tags.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from vmrag_mcp.clients.settings_file import (
 
 _HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
 
-_MOST_PARTS = 16
+_MAX_KEY_PARTS = 16
 """Maximum number of parts of a key with dots. Python's reader needs quadratic time for them."""
 
 _LONG_KEY = re.compile(
-    rf"""(?<![\w-])(?>(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{_MOST_PARTS}}}""", re.ASCII
+    rf"""(?<![\w-])(?>(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{_MAX_KEY_PARTS}}}""", re.ASCII
 )
 
 
@@ -48,7 +48,7 @@ class TomlEditor:
 
     def read_values(self, text: str) -> dict[str, Any]:
         if _LONG_KEY.search(text):
-            raise TextRefused(f"a key has more than {_MOST_PARTS} parts")
+            raise TextRefused(f"a key has more than {_MAX_KEY_PARTS} parts")
         try:
             return tomllib.loads(text)
         except ValueError as error:  # TOMLDecodeError, and a number of thousands of digits
@@ -62,12 +62,10 @@ class TomlEditor:
         end = line_end(text)
         if not text.strip():
             return _format_table(section, name, entry, end), Addition("document", text)
-        ends_with_newline = text.endswith("\n")
-        separator = end if ends_with_newline else end * 2
         lines = _format_table(section, name, entry, end)
-        return text + separator + (lines if ends_with_newline else lines.removesuffix(end)), Addition(
-            "entry", separator
-        )
+        if text.endswith("\n"):
+            return text + end + lines, Addition("entry", end)
+        return text + end * 2 + lines.removesuffix(end), Addition("entry", end * 2)
 
     def change_entry(self, text: str, section: str, name: str, values: Entry) -> str:
         start, end = _find_table(text, section, name)
@@ -117,16 +115,16 @@ def _find_table(text: str, section: str, name: str, *, whole: bool = False) -> t
     headers = list(re.finditer(rf"^[ \t]*\[{names[0]}\.{names[1]}\][^\r\n]*(?:\r?\n|\Z)", text, re.MULTILINE))
     if len(headers) != 1:
         raise TextRefused(f"{section}.{name} is not a table of its own")
-    start, place = headers[0].span()
-    next_header = _HEADER.search(text, place)
+    start, position = headers[0].span()
+    next_header = _HEADER.search(text, position)
     part = re.compile(rf"[ \t]*\[{names[0]}\.{names[1]}\.")
     while whole and next_header and part.match(text, next_header.start()):
         next_header = _HEADER.search(text, next_header.end())
     limit = next_header.start() if next_header else len(text)
-    end = place
-    for line in re.finditer(r"[^\r\n]*(?:\r?\n|\Z)", text[place:limit]):
+    end = position
+    for line in re.finditer(r"[^\r\n]*(?:\r?\n|\Z)", text[position:limit]):
         if (content := line[0].strip()) and not content.startswith("#"):
-            end = place + line.end()
+            end = position + line.end()
     return start, end
 
 
@@ -147,26 +145,28 @@ class YamlEditor:
             raise TextRefused("it does not have one key per line")
         member = None if root is None else root.entries.get(section)
         if member is None:
-            separator = "" if not text or text.endswith("\n") else end
             lines = _format_block(section, {name: entry}, 0, end)
             if not text.strip():
                 return lines, Addition("document", text)
-            return text + separator + (lines.removesuffix(end) if separator else lines), Addition("section", separator)
+            if text.endswith("\n"):
+                return text + lines, Addition("section")
+            return text + end + lines.removesuffix(end), Addition("section", end)
         node = member.value
         if isinstance(node, MappingNode) and node.flow:
             return _add_to_flow(text, node, name, entry), Addition()
         if isinstance(node, MappingNode):
-            place = _find_next_line(text, next(reversed(node.entries.values())).value.end)
+            position = _find_next_line(text, next(reversed(node.entries.values())).value.end)
             lines = _format_block(name, entry, node.column, end)
         elif isinstance(node, ScalarNode) and not node.text and not node.quoted:
-            place = _find_next_line(text, member.key.end)
+            position = _find_next_line(text, member.key.end)
             lines = _format_block(name, entry, _BLOCK_UNIT, end)
         else:
             raise build_structure_error(section)
-        separator = "" if text[:place].endswith("\n") else end
-        return text[:place] + separator + (lines.removesuffix(end) if separator else lines) + text[place:], Addition(
-            "entry", separator
-        )
+        separator = ""
+        if not text[:position].endswith("\n"):
+            separator = end
+            lines = lines.removesuffix(end)
+        return text[:position] + separator + lines + text[position:], Addition("entry", separator)
 
     def change_entry(self, text: str, section: str, name: str, values: Entry) -> str:
         mapping = _require_entry(text, section, name)[1].value
@@ -255,15 +255,15 @@ def _remove_from_flow(text: str, node: MappingNode, name: str) -> str:
     return apply_changes(text, [Replacement(ours.key.start, ours.value.end, "")])
 
 
-def _find_line_start(text: str, place: int) -> int:
-    return text.rfind("\n", 0, place) + 1
+def _find_line_start(text: str, position: int) -> int:
+    return text.rfind("\n", 0, position) + 1
 
 
-def _find_next_line(text: str, place: int) -> int:
-    """Return the begin of the line after the line of a place, or the place itself at the begin of a
-    line.
+def _find_next_line(text: str, position: int) -> int:
+    """Return the begin of the line after the line of a position, or the position itself at the
+    begin of a line.
     """
-    if place and text[place - 1] == "\n":
-        return place
-    end = text.find("\n", place)
+    if position and text[position - 1] == "\n":
+        return position
+    end = text.find("\n", position)
     return len(text) if end < 0 else end + 1

@@ -1,7 +1,8 @@
-"""A section on the server's tools in the files of instructions that agents read.
+"""A section on the server's tools in the files of instructions that agents read: the *rules*.
 
-The section is between two marker lines. All bytes outside of the markers stay as they are. The
-begin marker also records that vmrag created the file, so that any clone can delete it again.
+`AGENTS.md` is such a file, and some clients read others instead (`table`). The section is between
+two marker lines. All bytes outside of the markers stay as they are. The begin marker also records
+that vmrag created the file, so that any clone can delete it again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from vmrag_link.file_access import describe_file_type, read_regular
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
-from vmrag_mcp.clients.settings_file import LARGEST, SettingsFile, TextRefused, lock_installation
+from vmrag_mcp.clients.settings_file import MAX_FILE_BYTES, SettingsFile, TextRefused, lock_installation
 from vmrag_mcp.clients.table import CLIENTS
 
 AGENTS = "AGENTS.md"
@@ -199,7 +200,7 @@ def _read_text(file: SettingsFile) -> bytes | None:
 
 def _mentions_section(path: Path) -> bool:
     with contextlib.suppress(OSError):
-        return _MARKER.search(read_regular(path, LARGEST + 1)) is not None
+        return _MARKER.search(read_regular(path, MAX_FILE_BYTES + 1)) is not None
     return False
 
 

@@ -7,6 +7,7 @@ package, and the editor names the open project.
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import os
 import re
@@ -32,22 +33,20 @@ the project.
 
 _REPO = "--repo"
 
-_LONGEST = 300
-"""Maximum number of characters of a value in a message."""
+_MAX_VALUE_CHARACTERS = 300
+"""Maximum length of a value in a message."""
 
 FIRST = "essential"
 """The toolset of an agent if no variable or setting selects toolsets."""
 
 
 class ServerCommand(NamedTuple):
-    """A command that starts the server.
-
-    `portable`: other computers have the program at the same place.
-    """
+    """A command that starts the server."""
 
     program: str
     arguments: tuple[str, ...] = ()
     portable: bool = True
+    """Other computers have the program at the same path."""
 
 
 class ServerEntry(NamedTuple):
@@ -71,7 +70,7 @@ def for_person(client: McpClient | None, places: Places, flags: Flags) -> Server
     if client is None:
         repository: tuple[str, ...] = (_REPO, str(places.top))
         shape, name = EntryShape(fixed=(("type", "stdio"),)), SERVER
-    elif client.personal and client.personal.finds:
+    elif client.serves_all_projects:
         shape, name, repository = client.shape, SERVER, ()
     else:
         shape, name, repository = client.shape, _name_server(places.top), (_REPO, str(places.top))
@@ -89,7 +88,10 @@ def format_options(flags: Flags) -> tuple[str, ...]:
 def is_ours(shape: EntryShape, entry: Mapping[str, Any]) -> bool:
     """Return whether an entry starts this server, with any options."""
     start = _read_start(shape, entry)
-    return start is not None and (Path(start[0]).name == SCRIPT or tuple(start[1][: len(MODULE)]) == MODULE)
+    if start is None:
+        return False
+    program, arguments = start
+    return Path(program).name == SCRIPT or tuple(arguments[: len(MODULE)]) == MODULE
 
 
 def serves_same_repository(shape: EntryShape, entry: Mapping[str, Any], expected: ServerEntry) -> bool:
@@ -191,8 +193,8 @@ def _read_arguments(shape: EntryShape, entry: Mapping[str, Any]) -> list[str]:
 
 def _read_repository(shape: EntryShape, entry: Mapping[str, Any]) -> str | None:
     arguments = _read_arguments(shape, entry)
-    places = [number for number, argument in enumerate(arguments[:-1]) if argument == _REPO]
-    return arguments[places[-1] + 1] if places else None
+    repositories = [value for option, value in itertools.pairwise(arguments) if option == _REPO]
+    return repositories[-1] if repositories else None
 
 
 def _name_server(top: Path) -> str:
@@ -232,7 +234,7 @@ def vscode_page_link() -> str:
 
 
 def _cut_value(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _MAX_VALUE_CHARACTERS else f"{text[:_MAX_VALUE_CHARACTERS]}…"
 
 
 def _format_json(value: object) -> str:

@@ -1,4 +1,4 @@
-"""A client's settings file: read, edited in one place, and replaced only if it has not changed.
+"""A client's settings file: read, edited at one position, and replaced only if it has not changed.
 
 A file of the project is never reached through a link, because an untrusted repository could contain
 a link to another file. A personal file can be a link, because many people keep their settings in a
@@ -27,23 +27,20 @@ from vmrag_link.errors import file_failures
 from vmrag_link.file_access import read_regular, write_atomically
 from vmrag_link.models import Record, format_json
 
-LARGEST = 4 * 1024 * 1024
+MAX_FILE_BYTES = 4 * 1024 * 1024
 _WAIT_SECONDS = 10.0
 
-DEEPEST = 100
-TOO_DEEP = f"it is nested deeper than {DEEPEST} levels"
+MAX_NESTING = 100
+TOO_DEEP = f"it is nested deeper than {MAX_NESTING} levels"
 """The reason of `TextRefused` for such a text."""
 
 
 class SettingsFile(NamedTuple):
-    """A settings file.
-
-    `label` is its name for people. `top` is the project of the file; None for a personal file.
-    """
-
     path: Path
     label: str
+    """Its name for people."""
     top: Path | None
+    """The folder of its project; None for a personal file."""
 
     @property
     def target(self) -> Path:
@@ -60,14 +57,14 @@ class SettingsFile(NamedTuple):
                 if (self.top / folder).is_symlink():
                     raise TextRefused(f"{folder} is a link")
         try:
-            content = read_regular(self.target, LARGEST + 1)
+            content = read_regular(self.target, MAX_FILE_BYTES + 1)
             mode = self.target.stat().st_mode
         except FileNotFoundError:
             return None
         except OSError as error:
             raise TextRefused(str(error.strerror)) from error
-        if len(content) > LARGEST:
-            raise TextRefused(f"it has more than {LARGEST} bytes")
+        if len(content) > MAX_FILE_BYTES:
+            raise TextRefused(f"it has more than {MAX_FILE_BYTES} bytes")
         if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):
             raise TextRefused("it is read-only")
         return content
@@ -100,7 +97,7 @@ class SettingsFile(NamedTuple):
             raise TextRefused("another program has changed it")
 
 
-def find_notes() -> Path:
+def find_receipts_folder() -> Path:
     """Return the folder with the receipts for entries in files of projects and of this user."""
     return env.data_home() / "vmrag" / "clients"
 
@@ -108,22 +105,21 @@ def find_notes() -> Path:
 @contextlib.contextmanager
 def lock_installation() -> Iterator[None]:
     """Wait for other installations until the block ends. Raises `Busy`."""
-    with locks.hold_exclusive(find_notes() / "lock", purpose="mcp install", timeout=_WAIT_SECONDS):
+    with locks.hold_exclusive(find_receipts_folder() / "lock", purpose="mcp install", timeout=_WAIT_SECONDS):
         yield
 
 
 class InstallReceipt(Record, frozen=True):
-    """A record of an added entry.
-
-    `new`: vmrag created the file, and `folders`, the innermost first.
-    """
+    """A record of an added entry."""
 
     file: str
     name: str
     entry: dict[str, Any]
     added: Addition
     new: bool = False
+    """vmrag created the file."""
     folders: tuple[str, ...] = ()
+    """Folders that vmrag created for the file, the innermost first."""
 
 
 def find_receipt(path: Path, name: str) -> InstallReceipt | None:
@@ -145,7 +141,7 @@ def drop_receipt(path: Path, name: str) -> None:
 
 def _receipt_path(path: Path, name: str) -> Path:
     digest = hashlib.sha256(f"{path}\0{name}".encode(errors="surrogateescape")).hexdigest()
-    return find_notes() / f"{digest[:32]}.json"
+    return find_receipts_folder() / f"{digest[:32]}.json"
 
 
 Entry = Mapping[str, Any]
@@ -165,7 +161,7 @@ class Addition(Record, frozen=True):
     made: Literal["entry", "section", "document"] = "entry"
     """The outermost part that did not exist."""
     blank: str = ""
-    """The white space in its place before; for a document, the whole earlier text."""
+    """The white space that it replaced; for a document, the whole earlier text."""
 
 
 class Editor(Protocol):

@@ -14,6 +14,9 @@ from vmrag_link.models import Record
 
 FileFormat = Literal["json", "jsonc", "toml", "yaml"]
 
+Scope = Literal["project", "person"]
+"""Which file of a client: the file below the project's folder, or the file of this user."""
+
 
 class EntryShape(Record, frozen=True):
     """The form in which a client writes a server's command."""
@@ -74,7 +77,15 @@ class McpClient(Record, frozen=True):
     rules: tuple[str, ...] = ()
     """Files of instructions that it reads instead of `AGENTS.md`."""
 
-    def list_signs(self) -> tuple[Path, ...]:
+    def has_file(self, scope: Scope) -> bool:
+        return (self.project if scope == "project" else self.personal) is not None
+
+    @property
+    def serves_all_projects(self) -> bool:
+        """True if an entry in its personal file serves any open project."""
+        return self.personal is not None and self.personal.finds
+
+    def list_folders(self) -> tuple[Path, ...]:
         return tuple(map(_resolve_path, self.folders))
 
 

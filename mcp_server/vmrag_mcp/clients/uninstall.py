@@ -13,11 +13,11 @@ from vmrag_link.errors import UsageInvalid
 from vmrag_link.git import plumbing
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
-from vmrag_mcp.clients import install, server_command, settings_file
-from vmrag_mcp.clients.install import ClientRefusal, Installation, Scope, for_each, has_file, locate_installation
+from vmrag_mcp.clients import entries, install, server_command, settings_file
+from vmrag_mcp.clients.install import ClientRefusal, Installation, for_each, locate_installation
 from vmrag_mcp.clients.rules import AGENTS, RulesChange, RulesFile, apply_rules, plan_removal
 from vmrag_mcp.clients.settings_file import TextRefused, lock_installation
-from vmrag_mcp.clients.table import CLIENTS, McpClient
+from vmrag_mcp.clients.table import CLIENTS, Scope
 from vmrag_mcp.options import Flags
 
 
@@ -92,10 +92,8 @@ def _uninstall_server(
             return ClientUninstallReport(
                 name, installation.file.label, removed=False, shared=bool(installation.file.top)
             )
-        if dry_run:
-            return _remove_entry(installation, dry_run=True)
-        with lock_installation():
-            return _remove_entry(installation)
+        with contextlib.nullcontext() if dry_run else lock_installation():
+            return _remove_entry(installation, dry_run=dry_run)
     except TextRefused as refused:
         raise UsageInvalid(
             f"cannot edit {installation.file.label}: {refused.reason}.",
@@ -111,7 +109,7 @@ def uninstall_all(
 
     `scope` restricts the removal to one of them. Clients without the server are not in the result.
     With `everywhere=False`, an entry stays if it serves any open project. `dry_run` changes
-    nothing. `rules` is as in `uninstall_server`.
+    nothing. `rules` also removes the section for agents if `scope` is `person`.
     """
     scopes: tuple[Scope, ...] = (scope,) if scope else ("project", "person")
     reports: list[ClientUninstallReport] = []
@@ -120,9 +118,10 @@ def uninstall_all(
         names = [
             name
             for name, client in CLIENTS.items()
-            if has_file(client, current) and (everywhere or current == "project" or not _serves_all(client))
+            if client.has_file(current) and (everywhere or current == "project" or not client.serves_all_projects)
         ]
-        results, refused = for_each(names, functools.partial(_uninstall_from, directory, current, dry_run=dry_run))
+        uninstall_client = functools.partial(_uninstall_server, directory, scope=current, dry_run=dry_run)
+        results, refused = for_each(names, uninstall_client)
         reports += [report for report in results if report.removed or report.kept == "changed"]
         failures += refused
     edited: tuple[RulesFile, ...] = ()
@@ -138,37 +137,29 @@ def uninstall_all(
 def _is_absent(installation: Installation) -> bool:
     """Return whether there is nothing to remove. Then no lock is needed."""
     _, client, file, ours = installation
-    entry = install.find_entry(client.format, install.decode_text(file.read_content()), client.section, ours.name)
+    entry = entries.find_entry(client.format, entries.decode_text(file.read_content()), client.section, ours.name)
     return entry is None and settings_file.find_receipt(file.target, ours.name) is None
 
 
-def _serves_all(client: McpClient) -> bool:
-    return client.personal is not None and client.personal.finds
-
-
-def _uninstall_from(directory: Path, scope: Scope, name: str, *, dry_run: bool) -> ClientUninstallReport:
-    return _uninstall_server(directory, name, scope, dry_run=dry_run)
-
-
-def _remove_entry(installation: Installation, *, dry_run: bool = False) -> ClientUninstallReport:
+def _remove_entry(installation: Installation, *, dry_run: bool) -> ClientUninstallReport:
     key, client, file, ours = installation
     report = ClientUninstallReport(key, file.label, removed=False, shared=file.top is not None)
     before = file.read_content()
-    text = install.decode_text(before)
-    entry = install.find_entry(client.format, text, client.section, ours.name)
+    text = entries.decode_text(before)
+    entry = entries.find_entry(client.format, text, client.section, ours.name)
     receipt = settings_file.find_receipt(file.target, ours.name)
-    if (before is None or entry is None) and dry_run:
-        return report
     if before is None or entry is None:
-        settings_file.drop_receipt(file.target, ours.name)
+        if not dry_run:
+            settings_file.drop_receipt(file.target, ours.name)
         return report
     if not install.serves_here(installation, entry):
         return msgspec.structs.replace(report, kept="foreign")
-    if entry != receipt.entry if receipt else not server_command.as_installed(client.shape, entry, ours):
+    as_installed = entry == receipt.entry if receipt else server_command.as_installed(client.shape, entry, ours)
+    if not as_installed:
         return msgspec.structs.replace(report, kept="changed")
     if dry_run:
         return msgspec.structs.replace(report, removed=True)
-    after = install.without_entry(client.format, text, client.section, ours.name, receipt.added if receipt else None)
+    after = entries.without_entry(client.format, text, client.section, ours.name, receipt.added if receipt else None)
     if receipt and receipt.new and not after.strip():
         file.delete_file(before, tuple(map(Path, receipt.folders)))
     else:
