@@ -1,4 +1,7 @@
-"""`python -m vmrag_hooks.background`: bring a work tree to its pin, and log what happened."""
+"""`python -m vmrag_hooks.background`: bring a work tree to its pin, and log what happened.
+
+A hook starts this process if the work takes longer than git should wait (`run`).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from vmrag_link.sync.background import Job, WatchedProgress
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow.follow_pin import follow_or_raise
 
-LOG_BYTES = 200_000
+MAX_LOG_BYTES = 200_000
 NICENESS = 5
 
 
@@ -46,35 +49,28 @@ def main() -> None:
 
 
 def _sync_work_tree(places: Places, log: logging.Logger) -> None:
-    watched = WatchedProgress(background.get_sync_job(places), log.info)
-    failed: list[str] = []
+    progress = WatchedProgress(background.get_sync_job(places), log.info)
+    failures: list[str] = []
     codes: list[str] = []
 
     def follow_pin() -> None:
         try:
-            _reconcile_links(places, watched, log)
+            with contextlib.closing(Workspace.open(places.top, progress)) as workspace:
+                log.info("started")
+                report = follow_or_raise(workspace)
+                log.info("done: %s", f"{report.to} in {report.seconds}" if report else "nothing was to be done")
         except VmragError as error:
             codes.append(error.code)
             raise
 
-    run_guarded(follow_pin, say=failed.append)
+    run_guarded(follow_pin, say=failures.append)
     if not places.git_dir.is_dir():
         return  # `git worktree remove`
-    if failed:
-        log.error("failed: %s", failed[0])
-        watched.record_failure(failed[0], *codes)
+    if failures:
+        log.error("failed: %s", failures[0])
+        progress.record_failure(failures[0], *codes)
     else:
-        watched.record_success()
-
-
-def _reconcile_links(places: Places, watched: WatchedProgress, log: logging.Logger) -> None:
-    workspace = Workspace.open(places.top, watched)
-    try:
-        log.info("started")
-        report = follow_or_raise(workspace)
-        log.info("done: %s", f"{report.to} in {report.seconds}" if report else "nothing was to be done")
-    finally:
-        workspace.close()
+        progress.record_success()
 
 
 class _Log(RotatingFileHandler):
@@ -91,7 +87,7 @@ def open_job_log(job: Job) -> Iterator[logging.Logger]:
     log = logging.getLogger("vmrag.background")
     log.setLevel(logging.INFO)
     log.propagate = False
-    handler = _Log(job.log, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
+    handler = _Log(job.log, maxBytes=MAX_LOG_BYTES, backupCount=1, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(message)s"))
     log.addHandler(handler)
     try:

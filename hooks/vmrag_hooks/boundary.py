@@ -1,4 +1,8 @@
-"""The outermost boundary of the hooks: each failure becomes one line, and git continues."""
+"""The outermost boundary of the hooks: each failure becomes one line, and git continues.
+
+Every hook runs its work with `run_guarded`, prints with `print_line`, and gives operations
+`HookMessages` as their `Progress`.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +24,11 @@ class SyncTooLong(Exception):
     """A sync would take longer than git should wait."""
 
 
-class HookNotes(list[str]):
-    """A `Progress` that keeps the notes, and shows no bars.
-
-    It raises `SyncTooLong` for work beyond its `limits`.
-    """
+class HookMessages(list[str]):
+    """A `Progress` that keeps the messages of operations, and shows no bars."""
 
     limits: Mapping[str, int] = MappingProxyType({})
+    """Maximum amount of work by kind. More work raises `SyncTooLong`."""
 
     def task(self, description: str, total: int) -> contextlib.AbstractContextManager[Task]:
         if total > self.limits.get(description, total):
@@ -35,11 +37,11 @@ class HookNotes(list[str]):
 
     note = list.append
 
-    def select_notes(self) -> list[str]:
-        """Return all notes about stashed documents, or else the first note, because a line is
-        short.
+    def select_messages(self) -> list[str]:
+        """Return all messages about stashed documents, or else the first message, because a line
+        is short.
         """
-        return [note for note in self if ASIDE_PREFIX in note] or self[:1]
+        return [message for message in self if ASIDE_PREFIX in message] or self[:1]
 
 
 def print_line(line: str) -> None:

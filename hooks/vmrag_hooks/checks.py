@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from vmrag_hooks import shims
-from vmrag_hooks.boundary import ANSWER_SECONDS, HookNotes, print_line, run_guarded
+from vmrag_hooks.boundary import ANSWER_SECONDS, HookMessages, print_line, run_guarded
 from vmrag_link import hints
 from vmrag_link.errors import LockError, RemoteUnreachable, ServerUnreachable
 from vmrag_link.git import plumbing
@@ -26,34 +26,21 @@ def main(hook: str, argv: Sequence[str]) -> int:
     """Run a check, and return the exit code of the hook."""
     if hook == "pre-push":
         return int(_is_push_stopped(_parse_push(sys.stdin.read(), *argv)))
-    blocked = False
-
-    def look() -> None:
-        nonlocal blocked
-        blocked = check_commit(find_index_file(*argv[:1]))
-
-    run_guarded(look)
-    return int(blocked)
+    results: list[bool] = []
+    run_guarded(lambda: results.append(check_commit(find_index_file(*argv[:1]))))
+    return int(any(results))  # empty if the check failed to run
 
 
 def _is_push_stopped(push: Push) -> bool:
-    blocked = False
-    new: Collection[bytes] = (b"",)  # if the check fails, all pins count as new
-
-    def look() -> None:
-        nonlocal blocked
-        blocked = check_push(push)
-
-    def look_for_new_pins() -> None:
-        nonlocal new
-        new = push_check.list_new_pins(plumbing.locate_work_tree(Path.cwd()), push)
-
-    if run_guarded(look):
-        return blocked
-    run_guarded(look_for_new_pins)
-    if new:
-        print_line(shims.UNCHECKED_PUSH)
-    return bool(new)
+    results: list[bool] = []
+    if run_guarded(lambda: results.append(check_push(push))):
+        return results[0]
+    new_pins: list[Collection[bytes]] = []
+    run_guarded(lambda: new_pins.append(push_check.list_new_pins(plumbing.locate_work_tree(Path.cwd()), push)))
+    if new_pins and not new_pins[0]:
+        return False
+    print_line(shims.UNCHECKED_PUSH)
+    return True
 
 
 def find_index_file(index_path: str = "") -> Path | None:
@@ -69,9 +56,8 @@ def _parse_push(lines: str, remote: str, url: str, mirror: str = "") -> Push:
 
     The shim of vmrag adds `mirror` for `--mirror`.
     """
-    refs = [
-        line.rsplit(" ", 3) for line in lines.split("\n") if line
-    ]  # a local ref such as `HEAD^{/a word}` has spaces
+    # A local ref such as `HEAD^{/a word}` has spaces.
+    refs = [line.rsplit(" ", 3) for line in lines.split("\n") if line]
     moves = tuple(PushedRef(local, _parse_commit(tip), name, _parse_commit(old)) for local, tip, name, old in refs)
     return Push(moves, remote, url, mirror=bool(mirror))
 
@@ -85,13 +71,13 @@ def check_commit(index_file: Path | None) -> bool:
     """Commit and pin what agents wrote, if the settings allow it, and return whether the staged pin
     stops the commit.
     """
-    notes = HookNotes()
-    workspace = Workspace.open(Path.cwd(), notes, answer_seconds=ANSWER_SECONDS, index_file=index_file)
+    messages = HookMessages()
+    workspace = Workspace.open(Path.cwd(), messages, answer_seconds=ANSWER_SECONDS, index_file=index_file)
     try:
         return _is_blocked(workspace, lambda: _check_commit(workspace))
     finally:
-        for note in notes.select_notes():
-            print_line(note)
+        for message in messages.select_messages():
+            print_line(message)
 
 
 def _check_commit(workspace: Workspace) -> Sequence[CommitFinding]:
@@ -107,7 +93,7 @@ def check_push(push: Push) -> bool:
     """Push the revisions that the pushed commits pin, and return whether their pins stop the push:
     they are wrong, or their revisions could not be pushed.
     """
-    workspace = Workspace.open(Path.cwd(), HookNotes(), answer_seconds=ANSWER_SECONDS)
+    workspace = Workspace.open(Path.cwd(), HookMessages(), answer_seconds=ANSWER_SECONDS)
     try:
         return _is_blocked(workspace, lambda: _check_push(workspace, push))
     except (LockError, RemoteUnreachable, ServerUnreachable) as error:
@@ -125,9 +111,10 @@ def _check_push(workspace: Workspace, push: Push) -> Sequence[CommitFinding]:
     return report.findings
 
 
-def _is_blocked(workspace: Workspace, look: Callable[[], Sequence[CommitFinding]]) -> bool:
+def _is_blocked(workspace: Workspace, check: Callable[[], Sequence[CommitFinding]]) -> bool:
+    """Run a check, print its findings, and return whether one of them stops git."""
     try:
-        findings = look()
+        findings = check()
     finally:
         workspace.close()
     blocking = [finding for finding in findings if finding.blocks]

@@ -1,4 +1,8 @@
-"""Checks of `vmrag doctor` for the hooks, their interpreter, and the merge driver."""
+"""Checks of `vmrag doctor` for the hooks, their interpreter, and the merge driver.
+
+A `Topic` has a check, which yields findings, and a repair for each code of a finding. `chaining`
+defines chained hooks, and `installer` the two ways in which git starts a hook.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +22,12 @@ from vmrag_link.git import hook_choice, hook_config, merge_driver, plumbing
 from vmrag_link.git import hooks as git_hooks
 from vmrag_link.git.hook_config import HOOKS, SYNCING
 from vmrag_link.git.run import run_git
-from vmrag_link.ops.doctor.findings import Finding, Topic
+from vmrag_link.ops.doctor.findings import Finding, Level, Topic
 from vmrag_link.paths import Places
 from vmrag_link.settings import HookPlace
 from vmrag_link.workspace import Workspace
 
+_INSTALL_HINT = "run 'vmrag install' to install the hooks"
 _PROBE = "import vmrag_hooks, vmrag_link; print(vmrag_link.__version__)"
 
 
@@ -32,9 +37,8 @@ def check_hooks(ws: Workspace) -> Iterator[Finding]:
     A repository without a pin and without shims needs none, nor does one whose user wants none.
     """
     folder = git_hooks.find_hooks_folder(ws.places)
-    if installer.list_installed_hooks(ws.places, folder) or any(
-        chaining.find_chained_hook(folder, hook).exists() for hook in HOOKS
-    ):
+    has_chained = any(chaining.find_chained_hook(folder, hook).exists() for hook in HOOKS)
+    if installer.list_installed_hooks(ws.places, folder) or has_chained:
         install = _form_install_hint(ws.places, folder)
         chosen = hook_choice.list_chosen_hooks(ws.places)
         needed = [hook for hook in chosen if hook in SYNCING] if ws.stores_nothing else chosen
@@ -48,27 +52,26 @@ def check_hooks(ws: Workspace) -> Iterator[Finding]:
             message = "the hooks act only in other worktrees; here, the next vmrag command updates the knowledge base."
             yield Finding("HOOKS_ELSEWHERE", "note", message, install, str(ws.places.top))
     elif plumbing.read_pin_bytes(ws.places) is not None and not _is_framework_configured(ws.places):
-        is_wanted = bool(hook_choice.list_chosen_hooks(ws.places))
+        goes_to_config = routes.choose_place(ws.places, folder, ws.config.hooks.place, force=False).configured
+        if not goes_to_config and (obstacle := _hooks_path_finding(ws.places, folder)):
+            yield obstacle
+            return
+        level: Level = "warning" if hook_choice.list_chosen_hooks(ws.places) else "note"
         message = (
             "vmrag's git hooks are not installed, so the knowledge base is updated only by the next vmrag command."
         )
-        missing = Finding(
-            "HOOKS_NOT_INSTALLED",
-            "warning" if is_wanted else "note",
-            message,
-            "run 'vmrag install' to install the hooks",
-            str(folder),
-        )
-        to_config = routes.choose_place(ws.places, folder, ws.config.hooks.place, force=False).configured
-        yield (None if to_config else _hooks_path_finding(ws.places, folder)) or missing
+        yield Finding("HOOKS_NOT_INSTALLED", level, message, _INSTALL_HINT, str(folder))
 
 
 def _is_installed(places: Places, folder: Path, hook: str) -> bool:
-    """Return whether a shim is at its place, executable or not, or another tool starts one."""
-    is_started = hook in hook_config.list_configured_hooks(places) or git_hooks.is_ours(
-        git_hooks.locate_shim(folder, hook)
+    """Return whether a hook is in the configuration or in files, executable or not, or another tool
+    starts it.
+    """
+    return (
+        hook in hook_config.list_configured_hooks(places)
+        or git_hooks.is_ours(git_hooks.locate_shim(folder, hook))
+        or git_hooks.runs_hook(places, folder, hook)
     )
-    return is_started or git_hooks.runs_hook(places, folder, hook)
 
 
 def _list_shim_paths(places: Places, folder: Path) -> list[Path]:
@@ -78,7 +81,7 @@ def _list_shim_paths(places: Places, folder: Path) -> list[Path]:
 
 
 def _form_install_hint(places: Places, folder: Path) -> str:
-    """Return the hint to install like the last time."""
+    """Return the hint to install the hooks again, with the options of the last time."""
     words = [hook_choice.format_install_command(places)]
     try:
         if not hook_config.list_configured_hooks(places):
@@ -106,13 +109,11 @@ def _hooks_path_finding(places: Places, folder: Path) -> Finding | None:
         return None
     if not folder.is_dir():
         message = f"core.hooksPath names {folder}, which does not exist, so git runs no hooks."
-        return Finding(
-            "HOOKS_PATH_MISSING", "warning", message, "run 'vmrag install' to install the hooks", str(folder)
-        )
+        return Finding("HOOKS_PATH_MISSING", "warning", message, _INSTALL_HINT, str(folder))
     clone_hooks = places.common / "hooks"
     if git_hooks.list_shims(clone_hooks):
         message = f"core.hooksPath names {folder}, so git does not run vmrag's hooks in {clone_hooks}."
-        return Finding("HOOKS_BYPASSED", "warning", message, "run 'vmrag install' to install the hooks", str(folder))
+        return Finding("HOOKS_BYPASSED", "warning", message, _INSTALL_HINT, str(folder))
     return None
 
 
@@ -121,8 +122,9 @@ def _report_missing(folder: Path, missing: Sequence[str], install: str) -> Itera
 
     If the chained hook still exists, another tool, such as husky, overwrote vmrag's hook.
     """
+    chained = [hook for hook in missing if chaining.find_chained_hook(folder, hook).exists()]
     replaced = []
-    for hook in (hook for hook in missing if chaining.find_chained_hook(folder, hook).exists()):
+    for hook in chained:
         try:
             chaining.refuse_second_hook(folder, hook)
         except HooksRefused as refused:
@@ -132,12 +134,13 @@ def _report_missing(folder: Path, missing: Sequence[str], install: str) -> Itera
     if replaced:
         message = f"another tool has overwritten these vmrag hooks: {', '.join(replaced)}."
         yield Finding("HOOK_REPLACED", "warning", message, install, " ".join(replaced))
-    if names := [hook for hook in missing if not chaining.find_chained_hook(folder, hook).exists()]:
+    if names := [hook for hook in missing if hook not in chained]:
         message = f"these vmrag hooks are not installed: {', '.join(names)}."
         yield Finding("HOOK_MISSING", "note", message, install, " ".join(names))
 
 
 def _check_texts(paths: Sequence[Path], places: Places, install: str) -> Iterator[Finding]:
+    """Yield findings about hooks that another version of vmrag wrote."""
     content = {path: path.read_bytes() if path.exists() else b"" for path in paths}
     versions = {path: git_hooks.parse_shim_version(content[path]) or 0 for path in paths}
     newer = [path for path in paths if versions[path] > shims.VERSION]
@@ -153,15 +156,9 @@ def _check_texts(paths: Sequence[Path], places: Places, install: str) -> Iterato
 
 def _is_current(places: Places, path: Path, content: bytes) -> bool:
     """Return whether the shim, and the configuration that starts it, are those of this version."""
-    text = _expected_text(places, path)
-    if path.parent == places.configured_hooks:
-        return hook_config.is_current(places, path.name, text)
-    return content == text
-
-
-def _expected_text(places: Places, path: Path) -> bytes:
-    """Return what this version writes to the path."""
-    return shims.format_shim(path.name.removesuffix(".legacy"), configured=path.parent == places.configured_hooks)
+    is_configured = path.parent == places.configured_hooks
+    text = shims.format_shim(path.name.removesuffix(".legacy"), configured=is_configured)
+    return hook_config.is_current(places, path.name, text) if is_configured else content == text
 
 
 def _check_executable(folder: Path, paths: Sequence[Path], install: str) -> Iterator[Finding]:
@@ -211,7 +208,8 @@ def check_interpreter(ws: Workspace) -> Iterator[Finding]:
     folder = git_hooks.find_hooks_folder(ws.places)
     if not installer.list_installed_hooks(ws.places, folder):
         return
-    install, python = _form_install_hint(ws.places, folder), _recorded_interpreter(ws.places)
+    install = _form_install_hint(ws.places, folder)
+    python = _recorded_interpreter(ws.places)
     if python is None:
         message = "no Python is recorded for the hooks, so they try the python3 on PATH."
         yield Finding("INTERPRETER_MISSING", "warning", message, install, str(ws.places.interpreter))
@@ -235,11 +233,15 @@ def _find_usable_interpreter(places: Places) -> str | None:
 def _probe_interpreter(places: Places, python: str, install: str) -> Iterator[Finding]:
     try:
         result = proc.run([python, "-P", "-c", _PROBE], cwd=places.top)
-        version, error_lines = result.text.strip(), result.failure.splitlines()[-1:]
+        is_working = not result.returncode
+        version = result.text.strip()
+        reason = " ".join(result.failure.splitlines()[-1:])
     except OSError as error:  # executable, but no program
-        result, version, error_lines = None, "", [error.strerror or str(error)]
-    if result is None or result.returncode:
-        message = f"the Python of the hooks, {python}, cannot run them: {' '.join(error_lines)}."
+        is_working = False
+        version = ""
+        reason = error.strerror or str(error)
+    if not is_working:
+        message = f"the Python of the hooks, {python}, cannot run them: {reason}."
         yield Finding("INTERPRETER_BROKEN", "error", message, install, python)
     elif version != __version__:
         message = f"the hooks run vmrag-link {version} ({python}); this one has version {__version__}."
@@ -257,10 +259,8 @@ def check_driver(ws: Workspace) -> Iterator[Finding]:
     """Check the merge driver, if there is a pin that it would merge."""
     if plumbing.read_pin_bytes(ws.places) is None:
         return
-    section, install = (
-        merge_driver.read_driver(ws.places),
-        _form_install_hint(ws.places, git_hooks.find_hooks_folder(ws.places)),
-    )
+    section = merge_driver.read_driver(ws.places)
+    install = _form_install_hint(ws.places, git_hooks.find_hooks_folder(ws.places))
     command = section.get("driver", "")
     if not section:
         message = "the merge driver of the pin is not registered, so git merges the pin line by line, with conflicts."

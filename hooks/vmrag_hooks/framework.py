@@ -95,15 +95,10 @@ def main(argv: Sequence[str]) -> int:
 
     A check that fails to run never stops git.
     """
-    stopped = False
-
-    def run() -> None:
-        nonlocal stopped
-        stopped = HOOKS[argv[0]]()
-
+    results: list[bool] = []
     if not env.are_hooks_off():
-        run_guarded(run)
-    return int(stopped)
+        run_guarded(lambda: results.append(HOOKS[argv[0]]()))
+    return int(any(results))
 
 
 if __name__ == "__main__":

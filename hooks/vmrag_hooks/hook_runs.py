@@ -20,7 +20,8 @@ from vmrag_link.workspace import Workspace
 
 def check_hook_runs(ws: Workspace) -> Iterator[Finding]:
     """Yield findings about hooks that git runs twice, not at all, or only with some gits."""
-    folder, install = git_hooks.find_hooks_folder(ws.places), _form_install_hint(ws.places)
+    folder = git_hooks.find_hooks_folder(ws.places)
+    install = _form_install_hint(ws.places)
     configured = hook_config.list_configured_hooks(ws.places)
     files = installer.list_own_shims(ws.places, folder)
     if configured and files:
@@ -36,8 +37,8 @@ def check_hook_runs(ws: Workspace) -> Iterator[Finding]:
 def _check_place(
     ws: Workspace, folder: Path, gits: tuple[installed_gits.Git, ...], install: str, *, configured: bool
 ) -> Iterator[Finding]:
-    """Yield a finding if not all gits run the hooks, or if another tool is in their way and need
-    not be.
+    """Yield a finding if some gits run no hooks from the configuration, or if hooks in files could
+    be in the configuration, where no other tool can overwrite them.
     """
     older = ", ".join(str(git) for git in gits if not git.runs_hooks)
     try:
@@ -72,15 +73,11 @@ def _find_silent_hooks(
         if hook_config.runs_at_event(places, hook, configured=hook in configured):
             continue
         if key := hook_config.find_disabling_key(places, hook):
-            message, fix = (
-                f"git does not run vmrag's {hook} hook: {key} disables it.",
-                f"run 'git config {key} true' to enable it",
-            )
+            message = f"git does not run vmrag's {hook} hook: {key} disables it."
+            fix = f"run 'git config {key} true' to enable it"
         else:
-            message, fix = (
-                f"git does not run vmrag's {hook} hook.",
-                _form_install_hint(places),
-            )
+            message = f"git does not run vmrag's {hook} hook."
+            fix = _form_install_hint(places)
         yield Finding("HOOK_SILENT", "warning", message, fix, hook)
 
 

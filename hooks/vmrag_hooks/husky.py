@@ -1,4 +1,4 @@
-"""Start vmrag's shims from husky's scripts, which the team commits with the code.
+"""Start vmrag's shims (`shims`) from husky's scripts, which the team commits with the code.
 
 husky 9 makes git look for hooks in `.husky/_`. Each `npm install` rewrites that folder, and removes
 shims there. It does not change other files in `.husky`. husky 5 to 8 let git look in `.husky`
@@ -106,6 +106,7 @@ def clean_scripts(scripts: Path, hooks: Sequence[str]) -> tuple[str, ...]:
 
 
 def has_lines(content: bytes) -> bool:
+    """Return whether a script has vmrag's lines."""
     return _OURS.search(content) is not None
 
 

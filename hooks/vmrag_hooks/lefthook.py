@@ -1,4 +1,4 @@
-"""Start vmrag's shims from lefthook, by the user's own configuration.
+"""Start vmrag's shims (`shims`) from lefthook, by the user's own configuration.
 
 `lefthook install` moves the hook of another tool aside, and fails if it already did so before. So
 vmrag installs no shim for a hook that lefthook runs. vmrag's part of the configuration is in
@@ -27,9 +27,9 @@ from vmrag_link.git.hooks import (
 from vmrag_link.git.run import run_git
 from vmrag_link.paths import Places
 
-_TEAM = tuple(f"{start}lefthook{end}" for start in ("", ".", ".config/") for end in LEFTHOOK_ENDINGS)
-_CONFIG = 1_000_000  # bytes
-_ARGUMENTS = {"post-checkout": 3, "pre-push": 2, "post-merge": 1, "post-rewrite": 1}
+_TEAM_FILES = tuple(f"{start}lefthook{end}" for start in ("", ".", ".config/") for end in LEFTHOOK_ENDINGS)
+_MAX_CONFIG_BYTES = 1_000_000
+_ARGUMENT_COUNTS = {"post-checkout": 3, "pre-push": 2, "post-merge": 1, "post-rewrite": 1}
 _WITH_STDIN = ("pre-push", "post-rewrite")
 
 _SKIPPED = ("pre-commit", "pre-push")
@@ -45,7 +45,7 @@ _EXTENDS = re.compile(r"(?m)^extends[ \t]*:[ \t]*(?P<flow>\[)?(?P<rest>[^\n]*)\n
 
 def list_handled_hooks(places: Places, folder: Path, hooks: Sequence[str]) -> tuple[str, ...]:
     """Return the hooks that lefthook runs, or will run as soon as it is installed."""
-    team = b"\n".join(read_beginning(places.top / name, _CONFIG) for name in _TEAM)
+    team = b"\n".join(read_beginning(places.top / name, _MAX_CONFIG_BYTES) for name in _TEAM_FILES)
     return tuple(hook for hook in hooks if is_lefthook(folder / hook) or _has_hook(team, hook))
 
 
@@ -78,43 +78,35 @@ def require_writable(places: Places) -> None:
         )
 
 
-def write_configuration(places: Places, hooks: Sequence[str]) -> bool:
-    """Let lefthook start vmrag's shims for these hooks, and return whether that changed
-    anything.
-    """
+def write_configuration(places: Places, hooks: Sequence[str]) -> None:
+    """Let lefthook start vmrag's shims for these hooks."""
     part = _format_part(places, hooks)
-    changed = read_beginning(places.lefthook, _CONFIG) != part
-    if changed:
+    if read_beginning(places.lefthook, _MAX_CONFIG_BYTES) != part:
         write_atomically(places.lefthook, part)
     path = _find_local_configuration(places)
     before = _read_text(path) if path.exists() else ""
     after = _add_extension(places, path, before)
     if after is not None and after != before:
         write_atomically(path, after.encode(errors="surrogateescape"))
-        changed = True
     _add_ignore_lines(places, path)
-    return changed
 
 
 def list_own_files(places: Places) -> tuple[str, ...]:
     """Return the names of the files that `clean_configuration` changes or deletes."""
     item = format_lefthook_extension(places).encode()
-    names = tuple(name for name in LEFTHOOK_LOCAL if item in read_beginning(places.top / name, _CONFIG))
+    names = tuple(name for name in LEFTHOOK_LOCAL if item in read_beginning(places.top / name, _MAX_CONFIG_BYTES))
     exclude = places.common / "info" / "exclude"
     return (*names, str(exclude)) if names and exclude.is_file() else names
 
 
-def clean_configuration(places: Places) -> bool:
-    """Remove vmrag's part from lefthook's configuration, and return whether that changed it."""
+def clean_configuration(places: Places) -> None:
+    """Remove vmrag's part from lefthook's configuration."""
     was_installed = places.lefthook.exists()
     places.lefthook.unlink(missing_ok=True)
     for name in LEFTHOOK_LOCAL:
         path = places.top / name
-        if (
-            path.is_file()
-            and not path.is_symlink()
-            and format_lefthook_extension(places) in (before := _read_text(path))
-        ):
+        before = _read_text(path) if path.is_file() and not path.is_symlink() else ""
+        if format_lefthook_extension(places) in before:
             was_installed = True
             after = _without_extension(places, before)
             if after.strip():
@@ -123,7 +115,6 @@ def clean_configuration(places: Places) -> bool:
                 path.unlink()
     if was_installed:
         _remove_ignore_lines(places)
-    return was_installed
 
 
 def delete_leftover(folder: Path, hook: str) -> None:
@@ -136,10 +127,11 @@ def delete_leftover(folder: Path, hook: str) -> None:
 
 
 def _format_part(places: Places, hooks: Sequence[str]) -> bytes:
+    """Return vmrag's part of lefthook's configuration, with a command for each hook."""
     text = _ABOUT
     for hook in hooks:
         shim = shlex.quote(str(places.shims / hook))
-        arguments = "".join(f" '{{{number}}}'" for number in range(1, _ARGUMENTS.get(hook, 0) + 1))
+        arguments = "".join(f" '{{{number}}}'" for number in range(1, _ARGUMENT_COUNTS.get(hook, 0) + 1))
         always = ": {files}; " if hook in _SKIPPED else ""
         run = json.dumps(f"{always}[ ! -x {shim} ] || {shim}{arguments}", ensure_ascii=False)
         text += f"{hook}:\n  commands:\n    vmrag:\n"
@@ -211,7 +203,8 @@ def _add_ignore_lines(places: Places, path: Path) -> None:
 
 def _remove_ignore_lines(places: Places) -> None:
     """Remove the lines that `_add_ignore_lines` wrote, and the file if it has no others."""
-    exclude, ours = places.common / "info" / "exclude", {f"/{name}".encode() for name in LEFTHOOK_LOCAL}
+    exclude = places.common / "info" / "exclude"
+    ours = {f"/{name}".encode() for name in LEFTHOOK_LOCAL}
     before = exclude.read_bytes() if exclude.is_file() else b""
     after = remove_lines(before, lambda line: line.rstrip(b"\n") in ours)
     if before and not after:

@@ -26,18 +26,11 @@ from vmrag_link.workspace.merge.merge_pins import merge_pins  # noqa: E402
 
 
 def main(argv: Sequence[str]) -> int:
-    merged = False
-
-    def run() -> None:
-        nonlocal merged
-        merge_pin_files(argv)
-        merged = True
-
-    run_guarded(run)
-    return 0 if merged else 1
+    return 0 if run_guarded(lambda: merge_pin_files(argv)) else 1
 
 
 def merge_pin_files(argv: Sequence[str]) -> None:
+    """Merge the files %O (base), %A (ours) and %B (theirs), and write the result to %A."""
     base, ours, theirs = (Path(argument) for argument in argv[:3])
     workspace = Workspace.open(Path.cwd(), QUIET)
     # git asks for longer conflict markers while it merges several bases into a virtual one.

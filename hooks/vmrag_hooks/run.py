@@ -1,4 +1,4 @@
-"""Run a hook, which its shim found to be necessary.
+"""Run a hook, after its shim (`shims`) found that there is something to do.
 
 This is not part of the command line, because git waits and a command-line library would take time
 to load. A post-* hook prints at most one line and always exits with 0, so that git continues.
@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from vmrag_hooks.boundary import ANSWER_SECONDS, HookNotes, SyncTooLong, print_line, run_guarded
-from vmrag_link.models import ChangeCounts
+from vmrag_hooks.boundary import ANSWER_SECONDS, HookMessages, SyncTooLong, print_line, run_guarded
 from vmrag_link.progress import ASKING, BUILDING, DOWNLOADING, EMBEDDING, FETCHING
 from vmrag_link.sync import background
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow.follow_pin import follow_or_raise
 
-PATIENCE = 0.0
+LOCK_SECONDS = 0.0
 """Seconds to wait for the lock of another process. The next command continues what the hook gave
 up.
 """
 
-SMALL = {BUILDING: 200, EMBEDDING: 50, FETCHING: 0, ASKING: 0, DOWNLOADING: 0}
+QUICK_WORK = {BUILDING: 200, EMBEDDING: 50, FETCHING: 0, ASKING: 0, DOWNLOADING: 0}
 """Amounts of work for which git waits with `hooks.sync: auto`, in documents and texts.
 
 They take well under a second. git never waits for a network.
@@ -49,27 +48,29 @@ def follow_pin(directory: Path) -> None:
     The line reports stashed or changed documents even with `hooks.quiet`, and after a failure of
     the rest.
     """
-    notes, sentences = HookNotes(), list[str]()
-    run_guarded(lambda: sentences.extend(_follow_pin(directory, notes)), say=sentences.append)
-    if sentences or notes:
-        print_line("; ".join(sentences + notes.select_notes()))
+    messages = HookMessages()
+    sentences: list[str] = []
+    run_guarded(lambda: sentences.extend(_follow_pin(directory, messages)), say=sentences.append)
+    if sentences or messages:
+        print_line("; ".join(sentences + messages.select_messages()))
 
 
-def _follow_pin(directory: Path, notes: HookNotes) -> list[str]:
-    workspace = Workspace.open(directory.resolve(), notes, patience=PATIENCE, answer_seconds=ANSWER_SECONDS)
+def _follow_pin(directory: Path, messages: HookMessages) -> list[str]:
+    """Follow the pin as the setting `hooks.sync` demands, and return sentences for the user."""
+    workspace = Workspace.open(directory.resolve(), messages, patience=LOCK_SECONDS, answer_seconds=ANSWER_SECONDS)
     try:
         if not workspace.is_initialized and not workspace.places.chroma_follows.exists():
             return []
         mode = workspace.config.hooks.sync
         if mode == "off":
             return []
-        if not workspace.is_initialized:
-            return _follow_files(workspace)
+        if not workspace.is_initialized:  # Chroma's store follows the files of the repository
+            workspace.chroma.start_following()
+            return _wait_for_chroma(workspace)
         if mode == "auto":
-            notes.limits = SMALL
-        if mode == "background" or (
-            mode == "auto" and background.is_running(background.get_sync_job(workspace.places))
-        ):
+            messages.limits = QUICK_WORK
+        is_syncing = mode == "auto" and background.is_running(background.get_sync_job(workspace.places))
+        if mode == "background" or is_syncing:
             return _hand_over(workspace)
         try:
             sentences = _sync_index(workspace)
@@ -78,12 +79,6 @@ def _follow_pin(directory: Path, notes: HookNotes) -> list[str]:
         return sentences + _wait_for_chroma(workspace)
     finally:
         workspace.close()
-
-
-def _follow_files(workspace: Workspace) -> list[str]:
-    """Let Chroma's store follow the files of a repository without a local knowledge base."""
-    workspace.chroma.start_following()
-    return _wait_for_chroma(workspace)
 
 
 def _wait_for_chroma(workspace: Workspace) -> list[str]:
@@ -99,6 +94,7 @@ def _wait_for_chroma(workspace: Workspace) -> list[str]:
 
 
 def _hand_over(workspace: Workspace) -> list[str]:
+    """Let a background process sync the index, if it has work to do."""
     if workspace.position.find_gap(workspace.views) is None:
         workspace.chroma.start_following()  # HEAD may have other files with the same pin
         return []
@@ -110,11 +106,8 @@ def _hand_over(workspace: Workspace) -> list[str]:
 
 def _sync_index(workspace: Workspace) -> list[str]:
     report = follow_or_raise(workspace)
-    if report is not None and report.from_ != report.to and not workspace.config.hooks.quiet:
-        return [f"the knowledge base is now at {(report.to or '')[:7]}{_format_counts(report.plan)}"]
-    return []
-
-
-def _format_counts(changes: ChangeCounts) -> str:
-    """Return the counts as text; an empty text for a new work tree whose index exists."""
-    return f" (+{changes.added} ~{changes.modified} -{changes.removed} documents)" if changes.total else ""
+    if report is None or report.from_ == report.to or workspace.config.hooks.quiet:
+        return []
+    changes = report.plan
+    counts = f" (+{changes.added} ~{changes.modified} -{changes.removed} documents)" if changes.total else ""
+    return [f"the knowledge base is now at {(report.to or '')[:7]}{counts}"]

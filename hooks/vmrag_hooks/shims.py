@@ -1,6 +1,6 @@
-"""The text of the hooks, and the command line of the merge driver.
+"""The text of a *shim*, vmrag's script for a hook, and the command line of the merge driver.
 
-The hooks are in POSIX sh, and start Python only if there is something to do. In the common case, a
+The shims are in POSIX sh, and start Python only if there is something to do. In the common case, a
 shim is one sh process that runs only builtins. It must do so in dash, busybox and bash.
 """
 
@@ -42,13 +42,13 @@ _STOP_PUSH = f"""\
 """
 
 _SYNC_PARTS = (parts.SYNC, parts.RUN, parts.START, parts.END)
-_PLACE_PARTS = (parts.PLACES, parts.HEAD_COMMIT)
+_FOLDER_PARTS = (parts.PLACES, parts.HEAD_COMMIT)
 _PARTS = {
-    "post-checkout": (parts.NO_STDIN, *_PLACE_PARTS, *_SYNC_PARTS),
-    "post-merge": (parts.NO_STDIN, *_PLACE_PARTS, parts.QUEUE_COMMIT, *_SYNC_PARTS),
-    "post-rewrite": (parts.STDIN, *_PLACE_PARTS, parts.QUEUE_REWRITTEN, *_SYNC_PARTS),
-    "post-commit": (parts.NO_STDIN, *_PLACE_PARTS, parts.QUEUE_COMMIT, *_SYNC_PARTS),
-    "post-applypatch": (parts.NO_STDIN, *_PLACE_PARTS, parts.QUEUE_COMMIT, *_SYNC_PARTS),
+    "post-checkout": (parts.NO_STDIN, *_FOLDER_PARTS, *_SYNC_PARTS),
+    "post-merge": (parts.NO_STDIN, *_FOLDER_PARTS, parts.QUEUE_COMMIT, *_SYNC_PARTS),
+    "post-rewrite": (parts.STDIN, *_FOLDER_PARTS, parts.QUEUE_REWRITTEN, *_SYNC_PARTS),
+    "post-commit": (parts.NO_STDIN, *_FOLDER_PARTS, parts.QUEUE_COMMIT, *_SYNC_PARTS),
+    "post-applypatch": (parts.NO_STDIN, *_FOLDER_PARTS, parts.QUEUE_COMMIT, *_SYNC_PARTS),
     "pre-commit": (parts.NO_STDIN, parts.PLACES, parts.COMMIT_GATE, parts.RUN, parts.START, parts.END),
     "pre-merge-commit": (parts.NO_STDIN, parts.PLACES, parts.RUN, parts.START, parts.END),
     "pre-push": (parts.STDIN, parts.PLACES, parts.PUSH_GATE, parts.RUN, parts.START_WITH_STDIN, parts.END),
