@@ -16,7 +16,7 @@ from pathlib import Path
 from bench import knowledge, timing
 from bench.knowledge import VMRAG
 from bench.timing import Figure, Run
-from vmrag_action.packages import LAYOUT
+from vmrag_action.caches import LAYOUT
 from vmrag_link.ops import portable_index
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace

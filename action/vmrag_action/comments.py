@@ -26,14 +26,15 @@ from vmrag_link.models import Record
 PATIENCE = 120.0
 """Seconds that GitHub can ask a job to wait. It asks for 60 after too many comments."""
 
-_PAGE, _MOST_PAGES = 100, 50
-_MOST_BYTES = 8_000_000
+_PAGE_ITEMS = 100
+_MAX_PAGES = 50
+_MAX_ANSWER_BYTES = 8_000_000
 """Maximum size of an answer. A page of comments has up to 6.5 MB."""
 
-_GONE = 404
-_FOUND = 302
-_WRITE = "permissions: pull-requests: write"
-_READ = "set 'permissions: actions: read' for the job"
+_REDIRECTED = 302
+_NOT_FOUND = 404
+_WRITE_HINT = "permissions: pull-requests: write"
+_READ_HINT = "set 'permissions: actions: read' for the job"
 _Id = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 Outcome = Literal["silent", "unchanged", "edited", "created"]
@@ -62,12 +63,12 @@ class _Artifacts(Record, frozen=True):
     artifacts: list[StoredArtifact]
 
 
-class _Viewed(Record, frozen=True):
+class _ViewerData(Record, frozen=True):
     viewer: CommentAuthor
 
 
-class _Viewer(Record, frozen=True):
-    data: _Viewed
+class _ViewerAnswer(Record, frozen=True):
+    data: _ViewerData
 
 
 class CommentApi(NamedTuple):
@@ -96,31 +97,33 @@ class CommentApi(NamedTuple):
     def update_comment(self, number: int, marker: str, text: str, *, speaks: bool) -> Outcome:
         """Give the pull request one comment with this text.
 
-        An existing comment is changed. A new one is only written if `speaks` is True. Raises
+        `marker` is the hidden first line. An existing comment is changed. A new one is only written
+        if `speaks` is True. Raises
         `AuthenticationFailed`, `RemoteRejected` and `RemoteUnreachable`.
         """
         me = self._read_login()
         for pause in (*endpoint.PAUSES, math.inf):
-            ours = self._list_own_comments(number, marker, me)
+            own_comments = self._list_own_comments(number, marker, me)
             try:
-                return self._write_comment(ours, number, text, speaks=speaks)
+                return self._write_comment(own_comments, number, text, speaks=speaks)
             except NoAnswer as error:
-                # The next attempt reads the comments again, and finds a comment that was written
-                # but not confirmed, or that a user has deleted.
-                wait = 0.0 if error.status == _GONE and ours else error.wait
+                # The next attempt reads the comments again. It finds a comment that was written but
+                # not confirmed, and misses a comment that a user has deleted.
+                was_deleted = error.status == _NOT_FOUND and bool(own_comments)
+                wait = 0.0 if was_deleted else error.wait
                 if wait is None or wait > PATIENCE or pause == math.inf:
                     raise self._convert_failure(error) from error
                 time.sleep(max(wait, pause))
         raise AssertionError  # the last attempt returns or raises
 
-    def _write_comment(self, ours: list[PostedComment], number: int, text: str, *, speaks: bool) -> Outcome:
-        if not ours:
+    def _write_comment(self, own_comments: list[PostedComment], number: int, text: str, *, speaks: bool) -> Outcome:
+        if not own_comments:
             if not speaks:
                 return "silent"
             # Only once, because a request that seems to fail can have created the comment.
             self._send_request("POST", f"/issues/{number}/comments", {"body": text}, once=True)
             return "created"
-        first, *others = ours
+        first, *others = own_comments
         for duplicate in others:  # two jobs began at once
             self._send_request("DELETE", f"/issues/comments/{duplicate.id}")
         if _split_lines(first.body) == _split_lines(text):
@@ -133,7 +136,7 @@ class CommentApi(NamedTuple):
         try:
             return self.github.decode_answer(self._send_request("GET", f"/pulls/{number}"), PullRequest)
         except NoAnswer as error:
-            if error.status == _GONE:
+            if error.status == _NOT_FOUND:
                 return None
             raise self._convert_failure(error) from error
 
@@ -142,29 +145,31 @@ class CommentApi(NamedTuple):
         `max_bytes`.
         """
         try:
-            parameters = urlencode({"name": name, "per_page": _PAGE})
+            parameters = urlencode({"name": name, "per_page": _PAGE_ITEMS})
             answer = self._send_request("GET", f"/actions/runs/{run}/artifacts?{parameters}")
             artifacts = self.github.decode_answer(answer, _Artifacts).artifacts
-            fitting = [
-                artifact
+            fitting_ids = [
+                artifact.id
                 for artifact in artifacts
                 if artifact.name == name and not artifact.expired and artifact.size_in_bytes <= max_bytes
             ]
-            if not fitting:
+            if not fitting_ids:
                 return None
-            return self._download_file(f"/actions/artifacts/{max(artifact.id for artifact in fitting)}/zip", max_bytes)
+            return self._download_file(f"/actions/artifacts/{max(fitting_ids)}/zip", max_bytes)
         except NoAnswer as error:
-            raise self._convert_failure(error, f"The artifact {name} of run {run} was not read", _READ) from error
+            raise self._convert_failure(error, f"The artifact {name} of run {run} was not read", _READ_HINT) from error
 
     def _download_file(self, path: str, max_bytes: int) -> bytes:
         """Download from the address that the API names, without the token."""
         try:
             return self._send_request("GET", path, once=True, max_bytes=max_bytes)
         except NoAnswer as error:
-            if error.status != _FOUND:
+            if error.status != _REDIRECTED:
                 raise
             if not endpoint.is_private(error.location):
-                raise RemoteUnreachable("cannot read the artifact: its address is not https.", hint=_READ) from error
+                raise RemoteUnreachable(
+                    "cannot read the artifact: its address is not https.", hint=_READ_HINT
+                ) from error
             return endpoint.send_request(
                 "GET", error.location, headers={}, circuit=self.github.url, max_bytes=max_bytes
             )
@@ -176,13 +181,13 @@ class CommentApi(NamedTuple):
             answer = endpoint.send_request("POST", self.graphql, query, **self._request)
         except NoAnswer as error:
             raise self._convert_failure(error) from error
-        return self.github.decode_answer(answer, _Viewer).data.viewer.login
+        return self.github.decode_answer(answer, _ViewerAnswer).data.viewer.login
 
     def _list_own_comments(self, number: int, marker: str, me: str) -> list[PostedComment]:
         """Return the comments of vmrag, the oldest first."""
         comments: list[PostedComment] = []
-        for page in range(1, _MOST_PAGES + 1):
-            parameters = urlencode({"per_page": _PAGE, "page": page})
+        for page in range(1, _MAX_PAGES + 1):
+            parameters = urlencode({"per_page": _PAGE_ITEMS, "page": page})
             try:
                 answer = self._send_request("GET", f"/issues/{number}/comments?{parameters}")
             except NoAnswer as error:
@@ -193,7 +198,7 @@ class CommentApi(NamedTuple):
                 for comment in page_comments
                 if comment.user and comment.user.login == me and _split_lines(comment.body)[:1] == [marker]
             ]
-            if len(page_comments) < _PAGE:
+            if len(page_comments) < _PAGE_ITEMS:
                 break
         return sorted(comments, key=lambda comment: comment.id)
 
@@ -207,14 +212,14 @@ class CommentApi(NamedTuple):
             "headers": HEADERS | {"Authorization": f"Bearer {token}"},
             "secrets": (token,),
             "circuit": self.github.url,
-            "max_bytes": _MOST_BYTES,
+            "max_bytes": _MAX_ANSWER_BYTES,
             "patience": PATIENCE,
         }
 
     def _convert_failure(
-        self, error: NoAnswer, message: str = "The comment was not written", allowed: str = _WRITE
+        self, error: NoAnswer, message: str = "The comment was not written", permission_hint: str = _WRITE_HINT
     ) -> VmragError:
-        return self.github.convert_failure(error, message, allowed)
+        return self.github.convert_failure(error, message, permission_hint)
 
 
 def _split_lines(body: str | None) -> list[str]:

@@ -1,5 +1,8 @@
 """The commits of a GitHub event, and how far their contents are trusted.
 
+A step compares the commit `head` with the commit `base`. The settings of vmrag are read from a
+commit whose contents an untrusted user cannot choose.
+
 | event                 | base                       | head           | trusted settings         |
 |-----------------------|----------------------------|----------------|--------------------------|
 | `pull_request`        | first parent of the merge  | its second one | the base's               |
@@ -36,13 +39,13 @@ from vmrag_link.settings.entries import MAX_BYTES
 from vmrag_link.workspace.commits import deepen
 
 _SERVER = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?")
-_HOSTED = re.compile(r"(?:[a-z]+://[^/]+/|[^/:]+@[^/:]+:)(?:.*/)?(?P<name>[^/]+/[^/]+?)(?:\.git)?/?")
+_HOSTED_URL = re.compile(r"(?:[a-z]+://[^/]+/|[^/:]+@[^/:]+:)(?:.*/)?(?P<name>[^/]+/[^/]+?)(?:\.git)?/?")
 """The URL of a repository on a server. A repository on this machine has no host."""
 
-_MERGED = ("pull_request", "pull_request_review", "pull_request_review_comment")
+_MERGE_EVENTS = ("pull_request", "pull_request_review", "pull_request_review_comment")
 """Events whose commit is a merge that GitHub made for a test."""
 
-_OF_WRITERS = ("push", "schedule", "workflow_dispatch", "release")
+_WRITER_EVENTS = ("push", "schedule", "workflow_dispatch", "release")
 """Events that only users with write access can cause."""
 
 
@@ -79,7 +82,9 @@ class Comparison(Record, frozen=True):
         return {env.SETTINGS_FROM: self.settings_from or "", **services}
 
 
-class _Ends(NamedTuple):
+class _EventCommits(NamedTuple):
+    """The fields of `Comparison` that depend on the kind of event."""
+
     base: str | None
     head: str
     settings_from: str | None = None
@@ -98,45 +103,25 @@ def read_comparison(environ: Mapping[str, str], places: Places) -> Comparison:
     event = environ.get("GITHUB_EVENT_NAME", "")
     if not event:
         raise payload.payload_error("GITHUB_EVENT_NAME is not set")
-    at = plumbing.resolve_commit(places, "HEAD")
-    ends = _Ends(None, at) if _is_another(event, environ, places) else _find_ends(event, environ, places)
+    checked_out = plumbing.resolve_commit(places, "HEAD")
+    commits = _find_commits(event, environ, places, checked_out=checked_out)
     settings_commit = env.read_variable(env.SETTINGS_FROM, environ)  # set by the workflow, or by an earlier step
-    if ends.settings_from and not settings_commit:
-        deepen.fetch_commits(places, [ends.settings_from], files=True)
+    if commits.settings_from and not settings_commit:
+        deepen.fetch_commits(places, [commits.settings_from], files=True)
         # A partial clone fetches the file now, because later steps may have no credentials.
-        plumbing.read_blob(places, f"{ends.settings_from}:{CONFIG_NAME}", limit=MAX_BYTES)
+        plumbing.read_blob(places, f"{commits.settings_from}:{CONFIG_NAME}", limit=MAX_BYTES)
     return Comparison(
         event=event,
-        base=ends.base,
-        head=ends.head,
-        base_name=ends.base_name,
-        fork=ends.fork,
-        proposed=ends.proposed,
-        settings_from=settings_commit or ends.settings_from,
-        trusted=event in _OF_WRITERS,
-        saves=event in _OF_WRITERS and _is_default(event, environ),
-        checked_out=at == ends.head or (event in _MERGED and at == _read_sha(environ)),
+        base=commits.base,
+        head=commits.head,
+        base_name=commits.base_name,
+        fork=commits.fork,
+        proposed=commits.proposed,
+        settings_from=settings_commit or commits.settings_from,
+        trusted=event in _WRITER_EVENTS,
+        saves=event in _WRITER_EVENTS and _is_default(event, environ),
+        checked_out=checked_out == commits.head or (event in _MERGE_EVENTS and checked_out == _read_sha(environ)),
     )
-
-
-def _is_another(event: str, environ: Mapping[str, str], places: Places) -> bool:
-    """Return whether the checkout is of another repository than that of the event, whose commit it
-    lacks.
-
-    Raises `UsageInvalid` for the fork of a pull request. Its base branch and its knowledge base are
-    untrusted.
-    """
-    if is_own_checkout(environ, places):
-        return False
-    name = _hosted_name(places)
-    if event in (*_MERGED, "pull_request_target"):
-        source = payload.read_event(environ, PullRequestEvent).pull_request.head.repo
-        if source and source.full_name.lower() == name:
-            raise UsageInvalid(
-                f"the checkout is of the fork {name}, which does not have the base.",
-                hint="remove `repository:` from the step actions/checkout",
-            )
-    return bool(objects.find_missing_commits(places, [_read_sha(environ)]))
 
 
 def read_pushed_branch(environ: Mapping[str, str]) -> str | None:
@@ -159,30 +144,53 @@ def is_own_checkout(environ: Mapping[str, str], places: Places) -> bool:
     return _hosted_name(places) in (None, environ.get("GITHUB_REPOSITORY", "").lower())
 
 
+def _find_commits(event: str, environ: Mapping[str, str], places: Places, *, checked_out: str) -> _EventCommits:
+    if _is_other_repository(event, environ, places):
+        return _EventCommits(None, checked_out)
+    if event in _MERGE_EVENTS:
+        return _find_merge_commits(environ, places)
+    if event == "pull_request_target":
+        return _find_target_commits(environ, places)
+    if event == "merge_group":
+        group = payload.read_event(environ, MergeGroupEvent).merge_group
+        return _EventCommits(group.base_sha, group.head_sha, settings_from=group.base_sha)
+    if event == "push":
+        return _find_push_commits(environ, places)
+    settings_from = _find_own_settings(environ) if event in _WRITER_EVENTS else None
+    return _EventCommits(None, _read_sha(environ), settings_from)
+
+
+def _is_other_repository(event: str, environ: Mapping[str, str], places: Places) -> bool:
+    """Return whether the checkout is of another repository than that of the event, whose commit it
+    lacks.
+
+    Raises `UsageInvalid` for the fork of a pull request. Its base branch and its knowledge base are
+    untrusted.
+    """
+    if is_own_checkout(environ, places):
+        return False
+    name = _hosted_name(places)
+    if event in (*_MERGE_EVENTS, "pull_request_target"):
+        source = payload.read_event(environ, PullRequestEvent).pull_request.head.repo
+        if source and source.full_name.lower() == name:
+            raise UsageInvalid(
+                f"the checkout is of the fork {name}, which does not have the base.",
+                hint="remove `repository:` from the step actions/checkout",
+            )
+    return bool(objects.find_missing_commits(places, [_read_sha(environ)]))
+
+
 def _hosted_name(places: Places) -> str | None:
     """Return `owner/name` of the checked-out repository; None for one on this machine."""
     names = remotes.list_for_reading(places, None)
-    match = _HOSTED.fullmatch(remotes.read_url(places, names[0])) if names else None
+    match = _HOSTED_URL.fullmatch(remotes.read_url(places, names[0])) if names else None
     return match["name"].lower() if match else None
-
-
-def _find_ends(event: str, environ: Mapping[str, str], places: Places) -> _Ends:
-    if event in _MERGED:
-        return _find_merge_ends(environ, places)
-    if event == "pull_request_target":
-        return _find_target_ends(environ, places)
-    if event == "merge_group":
-        group = payload.read_event(environ, MergeGroupEvent).merge_group
-        return _Ends(group.base_sha, group.head_sha, group.base_sha)
-    if event == "push":
-        return _find_push_ends(environ, places)
-    return _Ends(None, _read_sha(environ), _own_settings(environ) if event in _OF_WRITERS else None)
 
 
 # -- pull requests
 
 
-def _find_merge_ends(environ: Mapping[str, str], places: Places) -> _Ends:
+def _find_merge_commits(environ: Mapping[str, str], places: Places) -> _EventCommits:
     """Return the parents of the merge, which fit together.
 
     The base in the payload can be older.
@@ -191,40 +199,39 @@ def _find_merge_ends(environ: Mapping[str, str], places: Places) -> _Ends:
     request = event.pull_request
     if landed := event.landed_commit:
         deepen.fetch_commits(places, [landed])
-        settings = next(iter(objects.read_parents(places, landed)), None)
-        return _Ends(request.base.sha, landed, settings, proposed=request.head.sha)
+        parent = next(iter(objects.read_parents(places, landed)), None)
+        return _EventCommits(request.base.sha, landed, settings_from=parent, proposed=request.head.sha)
     merge = _read_sha(environ)
     deepen.fetch_commits(places, [merge])  # the workflow may have checked out the head instead
-    match objects.read_parents(places, merge):
-        case [base, head]:
-            pass
-        case _:
-            base, head = _fetch_tip(places, request.base.ref), request.head.sha
-    return _Ends(base, head, base, f"origin/{request.base.ref}", _find_fork(environ, request))
+    parents = objects.read_parents(places, merge)
+    if len(parents) != 2:  # noqa: PLR2004  not a merge
+        parents = [_fetch_tip(places, request.base.ref), request.head.sha]
+    base, head = parents
+    return _EventCommits(base, head, base, f"origin/{request.base.ref}", _find_fork(environ, request))
 
 
-def _find_target_ends(environ: Mapping[str, str], places: Places) -> _Ends:
-    """Return the ends of a `pull_request_target` event.
+def _find_target_commits(environ: Mapping[str, str], places: Places) -> _EventCommits:
+    """Return the commits of a `pull_request_target` event.
 
     An untrusted user chooses the base among all branches, also old ones with forgotten settings.
     Only `GITHUB_SHA`, from which GitHub takes the workflow, is not their choice.
     """
     request = payload.read_event(environ, PullRequestEvent).pull_request
     base = _fetch_tip(places, request.base.ref)
-    return _Ends(base, request.head.sha, _read_sha(environ), f"origin/{request.base.ref}", _find_fork(environ, request))
+    return _EventCommits(
+        base, request.head.sha, _read_sha(environ), f"origin/{request.base.ref}", _find_fork(environ, request)
+    )
 
 
 def _fetch_tip(places: Places, branch: str) -> str:
     """Return the current commit of a branch in the base repository."""
     ref = BRANCHES + branch
-    advertised = (
-        transfer.read_remote_ref(places, deepen.find_code_remote(places), ref)
-        if plumbing.is_ref_name(places, ref)
-        else None
-    )
-    if advertised is None:
+    tip = None
+    if plumbing.is_ref_name(places, ref):
+        tip = transfer.read_remote_ref(places, deepen.find_code_remote(places), ref)
+    if tip is None:
         raise payload.payload_error("the base branch of the pull request is not there")
-    return advertised
+    return tip
 
 
 def _find_fork(environ: Mapping[str, str], request: PullRequest) -> Fork | None:
@@ -241,28 +248,30 @@ def _find_fork(environ: Mapping[str, str], request: PullRequest) -> Fork | None:
 # -- events of users with write access
 
 
-def _find_push_ends(environ: Mapping[str, str], places: Places) -> _Ends:
-    """Return the ends of a push.
+def _find_push_commits(environ: Mapping[str, str], places: Places) -> _EventCommits:
+    """Return the commits of a push.
 
     A new branch follows the default branch. A tag and the very first push follow nothing. A branch
     that was pushed by force counts as new if its old commit no longer exists.
     """
     event = payload.read_event(environ, PushEvent)
-    head, settings = _read_sha(environ), _own_settings(environ)
+    head = _read_sha(environ)
+    settings = _find_own_settings(environ)
     if not _read_ref(environ).startswith(BRANCHES):
-        return _Ends(None, head, settings)
+        return _EventCommits(None, head, settings)
     if event.before.strip("0"):
         try:
             deepen.fetch_commits(places, [event.before])
-            return _Ends(event.before, head, settings)
+            return _EventCommits(event.before, head, settings)
         except HistoryMissing as missing:
             if not (event.forced and deepen.is_gone(missing)):
                 raise
     default = event.repository.default_branch
-    return _Ends(None if _read_ref(environ) == BRANCHES + default else _fetch_tip(places, default), head, settings)
+    base = None if _read_ref(environ) == BRANCHES + default else _fetch_tip(places, default)
+    return _EventCommits(base, head, settings)
 
 
-def _own_settings(environ: Mapping[str, str]) -> str | None:
+def _find_own_settings(environ: Mapping[str, str]) -> str | None:
     """Return the commit itself if its branch is protected, because others have then approved its
     settings.
 

@@ -1,31 +1,25 @@
-"""The work tree of the job, and the findings of its steps: as annotations, a table, a number and an
-exit code.
+"""The findings of a step: as annotations, a table, a number, an exit code, and files for other
+programs.
+
+Each mode that checks something calls `report_findings`. A mode with nothing to do for this event
+calls `report_no_work`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from vmrag_action import events, failures, github_api, inputs
-from vmrag_action.events import Comparison
+from vmrag_action import failures, inputs
 from vmrag_action.inputs import Mode
 from vmrag_action.runner import PIN, Level, Runner, SourceLine, WorkflowJob
-from vmrag_link import env, markdown_text
+from vmrag_link import markdown_text
 from vmrag_link.documents.export_paths import Folder
 from vmrag_link.errors import FAILED_CHECK, OK, FileFailed
-from vmrag_link.git import plumbing
 from vmrag_link.ops.case_files.case_formats import FORMATS
 from vmrag_link.ops.case_files.cases import CaseList
 from vmrag_link.ops.verify.verify_commits import Code, PinFinding
 from vmrag_link.ops.verify.verify_commits import Level as Severity
-from vmrag_link.workspace import Workspace
-
-CHROMA = env.setting_variable("index.chroma")
-SHARE = env.setting_variable("chroma.share")
-REMOTE = env.setting_variable("remote")
 
 RESULTS = {"junit": "junit.xml", "sarif": "sarif"}
 """Formats for other programs than GitHub's runners, with the ends of their file names."""
@@ -33,8 +27,8 @@ RESULTS = {"junit": "junit.xml", "sarif": "sarif"}
 OTHER_REPOSITORY = "the checkout is not of the job's own repository, the only one to which a job pushes."
 """Why a mode that pushes does nothing."""
 
-MOST_BYTES = 900_000
-"""Maximum size of the table in the summary, which leaves room for other steps of the job."""
+MAX_TABLE_BYTES = 900_000
+"""Maximum size of the table in the summary. The rest is for other steps of the job."""
 
 _ENVIRONMENTAL: tuple[Code, ...] = ("NOT_COMPARABLE",)
 """Findings that do not concern a pin: the history for a comparison is missing."""
@@ -50,38 +44,6 @@ CODES_BY_LOSS: tuple[str, ...] = (
     "MOVED_BACK",
 )
 """The findings of `verify`, ordered by the loss."""
-
-
-@contextlib.contextmanager
-def open_workspace(runner: Runner, job: WorkflowJob) -> Iterator[Workspace]:
-    """Open the work tree of the job.
-
-    git gets its credentials, and the environment that `prepare` has set for all steps. Keys are
-    removed if no service may be contacted. Raises `UsageInvalid`, `GitRepositoryMissing` and
-    `ConfigInvalid`.
-    """
-    secret = inputs.take_token()
-    for form in github_api.list_secret_forms(secret):
-        runner.mask_secret(form)
-    folder = inputs.read_directory(job.workspace)
-    env.add_variables(github_api.allow_directory(folder))
-    env.add_variables(github_api.build_git_environment(plumbing.locate_work_tree(folder), secret))
-    if env.forbids_services():
-        env.remove_variables((*env.SERVICE_KEYS, env.CHROMA_KEY, env.CHROMA_CREDENTIALS))
-    workspace = Workspace.open(folder, runner)
-    try:
-        yield workspace
-    finally:
-        workspace.close()
-
-
-def compare_event(workspace: Workspace) -> Comparison:
-    """Return what the event of this job is about.
-
-    Raises `UsageInvalid` if the environment or the payload is not GitHub's, `HistoryMissing`, and
-    `RemoteError`.
-    """
-    return events.read_comparison(os.environ, workspace.places)
 
 
 def keep_results(job: WorkflowJob, cases: CaseList) -> None:
@@ -104,26 +66,6 @@ def keep_results(job: WorkflowJob, cases: CaseList) -> None:
                 hint="set the input 'results-path' to a folder that the repository does not have",
                 path=str(path),
             ) from error
-
-
-def list_job_variables(comparison: Comparison) -> dict[str, str]:
-    """Return the variables that later steps of the job also need.
-
-    They decide which settings are trusted, and whether services can be contacted. They also keep
-    background processes from building stores for Chroma that are never read, and keep data off a
-    Chroma server, which can be untrusted. The keys of services stay, because other programs can
-    need them.
-    """
-    names = dict(comparison.environment)
-    if inputs.wants_chroma():
-        names[CHROMA] = "wait"
-    elif env.read_variable(CHROMA) is None:
-        names[CHROMA] = "off"
-    if env.read_variable(SHARE) is None:
-        names[SHARE] = "off"
-    if remote := inputs.read_remote():
-        names[REMOTE] = remote
-    return names
 
 
 class ActionFinding(NamedTuple):
@@ -170,8 +112,10 @@ def report_findings(runner: Runner, title: str, findings: Sequence[ActionFinding
     ordered = sorted(findings, key=_rank_finding)
     by_level: dict[Level, list[ActionFinding]] = {"error": [], "warning": [], "notice": []}
     for finding in ordered:
-        level: Level = "error" if finding.severity in fatal else "warning" if finding.severity == "error" else "notice"
-        by_level[level].append(finding)
+        if finding.severity in fatal:
+            by_level["error"].append(finding)
+        else:
+            by_level["warning" if finding.severity == "error" else "notice"].append(finding)
     for level, level_findings in by_level.items():
         _annotate_findings(runner, level, level_findings)
     runner.log_line(verdict)
@@ -179,7 +123,9 @@ def report_findings(runner: Runner, title: str, findings: Sequence[ActionFinding
     rows = [(finding.severity, finding.code, finding.where, finding.message, finding.hint) for finding in ordered]
     text = markdown_text.format_facts(title, [("Result", verdict), ("Findings", len(findings))])
     if rows:
-        text += markdown_text.format_table("Findings", ("", "Code", "Where", "What", "Fix"), rows, limit=MOST_BYTES)
+        text += markdown_text.format_table(
+            "Findings", ("", "Code", "Where", "What", "Fix"), rows, limit=MAX_TABLE_BYTES
+        )
     runner.append_summary(text)
     return FAILED_CHECK if any(finding.severity in fatal for finding in findings) else OK
 
@@ -201,7 +147,8 @@ def _rank_finding(finding: ActionFinding) -> tuple[bool, int]:
     A code that is not in `CODES_BY_LOSS` is as bad as its first one. Equal findings keep their
     order.
     """
-    return finding.severity != "error", CODES_BY_LOSS.index(finding.code) if finding.code in CODES_BY_LOSS else 0
+    loss = CODES_BY_LOSS.index(finding.code) if finding.code in CODES_BY_LOSS else 0
+    return finding.severity != "error", loss
 
 
 def _annotate_findings(runner: Runner, level: Level, findings: Sequence[ActionFinding]) -> None:

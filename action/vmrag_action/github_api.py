@@ -1,81 +1,25 @@
-"""The few calls of GitHub's REST API, and the input `token`, with which git also authenticates.
+"""The few calls of GitHub's REST API, with the input `token`.
 
 The API is at `GITHUB_API_URL`, which can be a company's own server. Its answers are read by types.
 The token is sent to that address only, never unencrypted, and is in no message.
-
-actions/checkout keeps its token for git in the work tree, unless `persist-credentials: false` is
-set. Only then does git use the input. It is in the environment of a step's processes, and never in
-a file or a command line.
 """
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, NamedTuple, TypeVar
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import msgspec
 
 from vmrag_action import payload
 from vmrag_action.payload import PullRequest
-from vmrag_link import endpoint, env
+from vmrag_link import endpoint
 from vmrag_link.endpoint import NoAnswer
 from vmrag_link.errors import AuthenticationFailed, RemoteRejected, RemoteUnreachable, UsageInvalid, VmragError
-from vmrag_link.git import credentials
 from vmrag_link.models import Record
-from vmrag_link.paths import Places
-
-
-def list_secret_forms(secret: str) -> tuple[str, ...]:
-    """Return the texts that the log must mask: the token, and its form in a header."""
-    secret = secret.strip()
-    return (secret, _encode_basic(secret)) if secret else ()
-
-
-def build_git_environment(places: Places, secret: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables with which git authenticates at GITHUB_SERVER_URL.
-
-    The result is empty if git already has credentials, without a token, and for a server to which
-    the token would be sent unencrypted.
-    """
-    secret, server = secret.strip(), env.read_github_server(environ)
-    if (
-        not secret
-        or not _is_origin(server)
-        or not endpoint.is_private(server)
-        or credentials.has_credentials(places, server)
-    ):
-        return {}
-    header = f"AUTHORIZATION: basic {_encode_basic(secret)}"  # in the form of actions/checkout
-    return env.git_settings(above=[(f"http.{server}/.extraheader", header)], environ=environ)
-
-
-def allow_directory(folder: Path, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables with which git accepts the repository around a folder, although another
-    user owns it.
-
-    In a container, the workspace belongs to the runner. Other repositories stay refused.
-    """
-    folder = folder.resolve()
-    top = next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
-    return env.git_settings(above=[("safe.directory", str(top))], environ=environ)
-
-
-def _is_origin(server: str) -> bool:
-    try:
-        parts = urlsplit(server)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and server == f"{parts.scheme}://{parts.netloc}" and "@" not in server
-
-
-def _encode_basic(secret: str) -> str:
-    return base64.b64encode(f"x-access-token:{secret}".encode()).decode()
-
 
 HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
 _NOT_FOUND = 404
@@ -83,17 +27,17 @@ _VALIDATION_FAILED = 422
 _LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _Answer = TypeVar("_Answer")
 
-_ALLOWED = (
+_WRITE_HINT = (
     "set 'permissions: pull-requests: write' for the job, and allow GitHub Actions to create pull requests in the "
     "repository's settings (Actions, General)"
 )
+_READ_HINT = "set 'permissions: pull-requests: read' for the job"
+_METADATA_HINT = "use the job's own token, or give the other one the permission 'metadata: read'"
 
-_READABLE = "set 'permissions: pull-requests: read' for the job"
-_METADATA = "use the job's own token, or give the other one the permission 'metadata: read'"
-_PAGE = 100
+_PAGE_REQUESTS = 100
 """Maximum number of pull requests in an answer of GitHub."""
 
-_MOST_PAGES = 50
+_MAX_PAGES = 50
 
 
 class OpenRequest(Record, frozen=True):
@@ -146,10 +90,10 @@ class GitHub(NamedTuple):
         return cls(url, repository, token.strip())
 
     def ensure_pull_request(self, proposal: Proposal) -> tuple[int, bool]:
-        """Return the number of the open pull request of these branches, and whether it was opened
-        now.
+        """Open a pull request of these branches, unless one is open.
 
-        Raises `AuthenticationFailed`, `RemoteRejected` and `RemoteUnreachable`.
+        Returns its number, and whether it was opened now. Raises `AuthenticationFailed`,
+        `RemoteRejected` and `RemoteUnreachable`.
         """
         if number := self._find_open_request(proposal):
             return number, False
@@ -169,17 +113,19 @@ class GitHub(NamedTuple):
         Raises `AuthenticationFailed`, `RemoteRejected` and `RemoteUnreachable`.
         """
         owner = self.repository.partition("/")[0]
-        filters = ({"base": base} if base else {}) | ({"head": f"{owner}:{head}"} if head else {})
+        filters = {"base": base} if base else {}
+        if head:
+            filters["head"] = f"{owner}:{head}"
         requests: list[PullRequest] = []
-        for page in range(1, _MOST_PAGES + 1):
-            parameters = urlencode({"state": "open", "per_page": _PAGE, "page": page, **filters})
+        for page in range(1, _MAX_PAGES + 1):
+            parameters = urlencode({"state": "open", "per_page": _PAGE_REQUESTS, "page": page, **filters})
             try:
                 answer = endpoint.get(f"{self._pulls}?{parameters}", key=self.token, headers=HEADERS)
             except NoAnswer as error:
-                raise self.convert_failure(error, "Could not list the open pull requests", _READABLE) from error
+                raise self.convert_failure(error, "Could not list the open pull requests", _READ_HINT) from error
             page_requests = self.decode_answer(answer, list[PullRequest])
             requests += page_requests
-            if len(page_requests) < _PAGE:
+            if len(page_requests) < _PAGE_REQUESTS:
                 break
         return requests
 
@@ -197,7 +143,7 @@ class GitHub(NamedTuple):
         except NoAnswer as error:
             if error.status == _NOT_FOUND:
                 return False
-            raise self.convert_failure(error, "Could not read who has write access", _METADATA) from error
+            raise self.convert_failure(error, "Could not read who has write access", _METADATA_HINT) from error
         return self.decode_answer(answer, RepositoryRole).permission in ("admin", "write")
 
     @property
@@ -227,11 +173,12 @@ class GitHub(NamedTuple):
         return endpoint.decode_answer(answer, kind, who=who, hint="check GITHUB_API_URL of the runner")
 
     def convert_failure(
-        self, error: NoAnswer, action: str = "No pull request was opened", allowed: str = _ALLOWED
+        self, error: NoAnswer, action: str = "No pull request was opened", permission_hint: str = _WRITE_HINT
     ) -> VmragError:
+        """Return the error for a failed call. `action` is the beginning of its message."""
         message = f"{action}: {self.url} {error.reason}."
         if error.status in endpoint.REFUSALS:
-            return AuthenticationFailed(message, hint=allowed)
+            return AuthenticationFailed(message, hint=permission_hint)
         if error.status is not None and error.status < endpoint.SERVER_ERRORS:
-            return RemoteRejected(message, hint=allowed)
+            return RemoteRejected(message, hint=permission_hint)
         return RemoteUnreachable(message, hint="run the job again")

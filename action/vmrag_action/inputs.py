@@ -21,28 +21,13 @@ Caching = Literal["auto", "true", "false"]
 FailOn = Literal["error", "information", "never"]
 
 _TOKEN = "INPUT_TOKEN"  # noqa: S105  a name
-_taken: list[str] = []
+_taken_tokens: list[str] = []
+"""The token, after `take_token` has removed it from the environment."""
 
 COMPLETED = "workflow_run"
 """The event of a job that runs after another workflow."""
 
 MODES: tuple[Mode, ...] = ("repair", "update", "sync", "verify", "check", "link", "report")
-
-
-def _read_choice(name: str, choices: tuple[str, ...], default: str) -> str:
-    value = read_input(name) or default
-    if value not in choices:
-        raise _refuse_input(name, " or ".join(choices), value)
-    return value
-
-
-def _refuse_input(name: str, expected: str, value: str) -> UsageInvalid:
-    return UsageInvalid(f"the input {name} must be {expected}; found {value[:80]!r}.", hint=f"set the input '{name}'")
-
-
-def _read_boolean(name: str, default: str) -> bool:
-    """Read a boolean of YAML 1.2. Other texts, such as `yes`, are refused."""
-    return _read_choice(name, ("true", "false"), default) == "true"
 
 
 def read_modes() -> tuple[Mode, ...]:
@@ -53,8 +38,9 @@ def read_modes() -> tuple[Mode, ...]:
     names = [name.strip() for name in (read_input("mode") or "sync").split(",")]
     if unknown := [name for name in names if name not in MODES]:
         raise _refuse_input("mode", f"one or more of {', '.join(MODES)}, separated by commas", unknown[0])
-    selected = {*names, *(["sync"] if "check" in names else [])}
-    return tuple(mode for mode in MODES if mode in selected)
+    if "check" in names:
+        names.append("sync")
+    return tuple(mode for mode in MODES if mode in names)
 
 
 def read_directory(workspace: Path) -> Path:
@@ -69,15 +55,15 @@ def read_directory(workspace: Path) -> Path:
 
 
 def take_token() -> str:
-    """Remove the token from the environment, and return it.
+    """Remove the token from the environment, and return it. Later calls also return it.
 
     No child process inherits it, because some read untrusted files. git gets what it needs from
-    `github_api.build_git_environment`.
+    `git_access.build_git_environment`.
     """
     if secret := read_input("token"):
         env.remove_variables([_TOKEN])
-        _taken[:] = [secret]
-    return "".join(_taken)
+        _taken_tokens[:] = [secret]
+    return "".join(_taken_tokens)
 
 
 def read_remote() -> str:
@@ -132,12 +118,11 @@ def is_comment_job(event: str) -> bool:
     """
     if not wants_comment():
         return False
-    after = event == COMPLETED
-    if "report" not in read_modes() or (after and len(read_modes()) > 1):
-        raise _refuse_input(
-            "mode", f"report{' alone' if after else ''}, with comment: true", read_input("mode") or "sync"
-        )
-    return after
+    is_comment_only = event == COMPLETED
+    if "report" not in read_modes() or (is_comment_only and len(read_modes()) > 1):
+        modes = "report alone" if is_comment_only else "report"
+        raise _refuse_input("mode", f"{modes}, with comment: true", read_input("mode") or "sync")
+    return is_comment_only
 
 
 def read_result_folders(workspace: Path) -> tuple[str, ...] | None:
@@ -167,3 +152,19 @@ def count_earlier_findings() -> int:
     """Return the number of findings of earlier steps, which `action.yml` passes on."""
     value = read_input("earlier-findings")
     return int(value) if value.isascii() and value.isdigit() else 0
+
+
+def _read_choice(name: str, choices: tuple[str, ...], default: str) -> str:
+    value = read_input(name) or default
+    if value not in choices:
+        raise _refuse_input(name, " or ".join(choices), value)
+    return value
+
+
+def _refuse_input(name: str, expected: str, value: str) -> UsageInvalid:
+    return UsageInvalid(f"the input {name} must be {expected}; found {value[:80]!r}.", hint=f"set the input '{name}'")
+
+
+def _read_boolean(name: str, default: str) -> bool:
+    """Read a boolean of YAML 1.2. Other texts, such as `yes`, are refused."""
+    return _read_choice(name, ("true", "false"), default) == "true"

@@ -2,9 +2,9 @@
 
 It runs by its path and uses only the standard library, because nothing is installed yet. `choose`
 selects the packages, and prints the keys of the workflow's cache. `install` creates the
-environment. Without the input `version`, the environment runs this checkout in place, next to
-packages of exact versions with verified hashes. So `uses: …@<sha>` names what runs, whatever a
-cache contains.
+environment. The packages are in a folder of their own, the *shelf*, which the workflow caches.
+Without the input `version`, the environment runs this checkout in place, next to packages of exact
+versions with verified hashes. So `uses: …@<sha>` names what runs, whatever a cache contains.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import NamedTuple
 if __name__ == "__main__":  # isolated: modules next to this file are not found
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from vmrag_action import packages
+from vmrag_action import caches, packages
 
 UV_BY_HASH = packages.ROOT / ".ci" / "uv.txt"
 OLDEST_UV = (0, 5)
@@ -78,7 +78,7 @@ def action_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def packages_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of the packages, which the workflow caches."""
+    """Return the shelf: the folder of the packages, which the workflow caches."""
     return Path(environ["RUNNER_TEMP"]) / "vmrag-packages"
 
 
@@ -103,6 +103,7 @@ def read_request(environ: Mapping[str, str]) -> InstallRequest:
 
 
 def parse_version(text: str) -> str:
+    """Return the input `version`. Raises `InstallRefused` unless it is exact or empty."""
     if text and not _VERSION.fullmatch(text):
         raise InstallRefused(
             f"version must be an exact version such as 0.2.0, or empty for the Action's own; found {text!r}."
@@ -111,26 +112,28 @@ def parse_version(text: str) -> str:
 
 
 def parse_extras(text: str) -> list[str]:
-    names, offered = text.replace(",", " ").split(), packages.list_offered_extras()
+    """Return the names in the input `extras`. Raises `InstallRefused` for an unknown name."""
+    names = text.replace(",", " ").split()
+    offered = packages.list_offered_extras()
     if unknown := [name for name in names if name not in offered]:
         raise InstallRefused(f"extras may be {', '.join(offered)}; found {', '.join(map(repr, unknown))}.")
     return names
 
 
-def mark_packages(shelf: Path, chosen: InstallRequest) -> None:
+def mark_packages(shelf: Path, request: InstallRequest) -> None:
     """Record which packages are installed, after the installation of all."""
-    (shelf / MARKER).write_text(chosen.digest)
+    (shelf / MARKER).write_text(request.digest)
 
 
-def mark_environment(folder: Path, chosen: InstallRequest) -> None:
-    (folder / MARKER).write_text(_mark_of_environment(chosen))
+def mark_environment(folder: Path, request: InstallRequest) -> None:
+    (folder / MARKER).write_text(_mark_of_environment(request))
 
 
-def _mark_of_environment(chosen: InstallRequest) -> str:
+def _mark_of_environment(request: InstallRequest) -> str:
     """Return a text that identifies the packages, the checkout that runs next to them, and the
     extras.
     """
-    return f"{chosen.digest} {packages.ROOT} {','.join(chosen.extras)}"
+    return f"{request.digest} {packages.ROOT} {','.join(request.extras)}"
 
 
 def _read_mark(folder: Path) -> str:
@@ -145,17 +148,17 @@ def choose_packages(environ: Mapping[str, str]) -> None:
     """Remove outdated packages, and write outputs: the folder of the packages, and their keys in
     the cache.
     """
-    chosen, folder = read_request(environ), packages_folder(environ)
-    is_installed = _read_mark(folder) == chosen.digest
+    request = read_request(environ)
+    shelf = packages_folder(environ)
+    is_installed = _read_mark(shelf) == request.digest
     if not is_installed:
-        shutil.rmtree(folder, ignore_errors=True)
-    readable = packages.decide_access(
-        environ, environ.get("INPUT_ENABLE_CACHE", "").strip() or "auto", saves=False
-    ).read
-    _write_output(environ, "restore", readable and not is_installed and not chosen.version)
-    if not chosen.version:
-        keys = packages.compute_package_keys(environ, chosen.digest)
-        _write_output(environ, "path", str(folder))
+        shutil.rmtree(shelf, ignore_errors=True)
+    enable_cache = environ.get("INPUT_ENABLE_CACHE", "").strip() or "auto"
+    reads_cache = caches.decide_access(environ, enable_cache, saves=False).read
+    _write_output(environ, "restore", reads_cache and not is_installed and not request.version)
+    if not request.version:
+        keys = caches.compute_package_keys(environ, request.digest)
+        _write_output(environ, "path", str(shelf))
         _write_output(environ, "key", keys.key)
         _write_output(environ, "restore-keys", "\n".join(keys.prefixes))
 
@@ -164,25 +167,27 @@ def install_packages(environ: Mapping[str, str]) -> None:
     """Create the environment, unless an earlier use of the Action in this job created the
     same one.
     """
-    chosen, folder, shelf = read_request(environ), action_folder(environ), packages_folder(environ)
+    request = read_request(environ)
+    folder = action_folder(environ)
+    shelf = packages_folder(environ)
     fresh = False
-    if _read_mark(folder) != _mark_of_environment(chosen):
+    if _read_mark(folder) != _mark_of_environment(request):
         shutil.rmtree(folder, ignore_errors=True)
         venv.create(folder / "venv", symlinks=True)
-        if chosen.version:
-            _install_with(folder, chosen)
+        if request.version:
+            _install_with(folder, request)
         else:
-            fresh = _read_mark(shelf) != chosen.digest
+            fresh = _read_mark(shelf) != request.digest
             if fresh:
-                _install_with(folder, chosen, shelf)
-                mark_packages(shelf, chosen)
+                _install_with(folder, request, shelf)
+                mark_packages(shelf, request)
             _run_from_here(folder / "venv", shelf)
         # Not the environment's own folder, which would put its `python` before the job's.
         commands = folder / "bin"
         commands.mkdir()
         for name in COMMANDS:
             (commands / name).symlink_to(folder / "venv" / "bin" / name)
-        mark_environment(folder, chosen)
+        mark_environment(folder, request)
     _write_output(environ, "fresh", fresh)
 
 
@@ -202,14 +207,16 @@ def _run_from_here(environment: Path, shelf: Path) -> None:
 # -- uv, or else pip -------------------------------------------------------------------------------
 
 
-def _install_with(folder: Path, chosen: InstallRequest, shelf: Path | None = None) -> None:
+def _install_with(folder: Path, request: InstallRequest, shelf: Path | None = None) -> None:
     """Install the packages on a shelf, or else into the environment in `folder`."""
     requirements = folder / "requirements.txt"
-    requirements.write_text(chosen.requirements)
+    requirements.write_text(request.requirements)
     options = ["-r", str(requirements)]
     if shelf:
         options += ["--require-hashes", "--no-deps", "--target", str(shelf)]
-    python, uv, cache = str(folder / "venv" / "bin" / "python"), _find_uv(folder), str(folder / "uv-cache")
+    python = str(folder / "venv" / "bin" / "python")
+    uv = _find_uv(folder)
+    cache = str(folder / "uv-cache")
     # A cache only of this job, because uv does not verify the content of a cache again.
     if uv and _run_program(folder, uv, "pip", "install", "-q", "--python", python, "--cache-dir", cache, *options):
         shutil.rmtree(cache, ignore_errors=True)
@@ -266,7 +273,8 @@ def _print_line(line: str) -> None:
 
 
 def _write_output(environ: Mapping[str, str], name: str, value: str | bool) -> None:
-    text, end = str(value).lower() if isinstance(value, bool) else value, secrets.token_hex(16)
+    text = str(value).lower() if isinstance(value, bool) else value
+    end = secrets.token_hex(16)
     with Path(environ["GITHUB_OUTPUT"]).open("a", encoding="utf-8") as file:
         file.write(f"{name}<<{end}\n{text}\n{end}\n")
 

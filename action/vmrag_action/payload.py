@@ -18,14 +18,14 @@ from vmrag_link.file_access import read_regular
 from vmrag_link.git.refs import COMMIT_NAME
 from vmrag_link.models import Record
 
-MOST_BYTES = 32_000_000
+MAX_PAYLOAD_BYTES = 32_000_000
 """Maximum size of a payload. GitHub sends at most 25 MB."""
 
 Hash = Annotated[str, msgspec.Meta(pattern=rf"\A{COMMIT_NAME}\Z")]
 Branch = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 _Name = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}\Z")]
 _Number = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
-_PEOPLE = ("OWNER", "MEMBER", "COLLABORATOR")
+_MEMBER_ASSOCIATIONS = ("OWNER", "MEMBER", "COLLABORATOR")
 _Payload = TypeVar("_Payload", bound=Record)
 
 
@@ -86,7 +86,7 @@ class PullRequest(Record, frozen=True):
         CONTRIBUTOR for members of the organization whose membership is private; `GitHub.can_write`
         knows them.
         """
-        return self.author_association in _PEOPLE or (self.user is not None and self.user.type == "Bot")
+        return self.author_association in _MEMBER_ASSOCIATIONS or (self.user is not None and self.user.type == "Bot")
 
 
 class PullRequestEvent(Record, frozen=True):
@@ -159,9 +159,9 @@ def read_event(environ: Mapping[str, str], kind: type[_Payload]) -> _Payload:
     Raises `UsageInvalid` for another form.
     """
     try:
-        content = read_regular(Path(environ.get("GITHUB_EVENT_PATH", "")), MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise payload_error(f"the payload has more than {MOST_BYTES // 1_000_000} MB")
+        content = read_regular(Path(environ.get("GITHUB_EVENT_PATH", "")), MAX_PAYLOAD_BYTES + 1)
+        if len(content) > MAX_PAYLOAD_BYTES:
+            raise payload_error(f"the payload has more than {MAX_PAYLOAD_BYTES // 1_000_000} MB")
         return msgspec.json.decode(content, type=kind)
     except OSError as error:
         raise payload_error(f"GITHUB_EVENT_PATH names no file that can be read ({error.strerror})") from error

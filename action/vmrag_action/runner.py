@@ -1,7 +1,9 @@
 """The only module that talks to GitHub's runner, with `core` of actions-toolkit.
 
-It adds the job summary, problem matchers, masks of secrets with several lines, the limit of
-annotations, and a filter that keeps the runner from taking untrusted text as commands.
+Each step gets a `Runner`, for its log, outputs and summary, and a `WorkflowJob` with the facts
+about the job. This module adds the job summary, problem matchers, masks of secrets with several
+lines, the limit of annotations, and a filter that keeps the runner from taking untrusted text as
+commands.
 """
 
 from __future__ import annotations
@@ -33,16 +35,15 @@ sys.modules.setdefault(_OIDC.__name__, _OIDC)
 from actions_toolkit import core  # noqa: E402
 from actions_toolkit.command import issue_command  # noqa: E402
 
-MOST_ANNOTATIONS = 10
+MAX_ANNOTATIONS = 10
 """Maximum number of annotations of a level in a step. The runner drops the others without a
 message.
 """
 
-_MOST_MESSAGE, _MOST_HINT, _MOST_TITLE = 4096, 1024, 255
-"""Maximum numbers of characters of an annotation's message, of its hint and of its title.
-
-The runner cuts longer texts, and the hint is at the end.
-"""
+_MAX_ANNOTATION_CHARACTERS = 4096
+"""Maximum length of a message and its hint. The runner cuts longer texts at the end."""
+_MAX_HINT_CHARACTERS = 1024
+_MAX_TITLE_CHARACTERS = 255
 
 MATCHERS = Path(__file__).with_name("problems.json")
 
@@ -163,19 +164,21 @@ class Runner:
     def annotate(
         self, level: Level, message: str, *, hint: str = "", title: str = "vmrag", at: SourceLine | None = None
     ) -> None:
-        """Show a message and its hint at a place, or at the job.
+        """Show a message and its hint at a line of a file, or at the job.
 
         It is only logged if the step has as many annotations as the runner shows, or if an earlier
         step showed it.
         """
-        below = f"\n{_fit_text(hint, _MOST_HINT)}" if hint else ""
-        text = _fit_text(message, _MOST_MESSAGE - len(below)) + below
-        if self._annotations[level] >= MOST_ANNOTATIONS or _shown_before(f"{level} {title} {at} {text}"):
+        hint_line = f"\n{_fit_text(hint, _MAX_HINT_CHARACTERS)}" if hint else ""
+        text = _fit_text(message, _MAX_ANNOTATION_CHARACTERS - len(hint_line)) + hint_line
+        if self._annotations[level] >= MAX_ANNOTATIONS or _shown_before(f"{level} {title} {at} {text}"):
             self.log_line(f"{level}: {text}")
             return
         self._annotations[level] += 1
-        place = {"file": at.file, "line": str(at.line)} if at else {}
-        issue_command(level, {"title": cut_text(terminal_text.escape_line(title), _MOST_TITLE), **place}, text)
+        position = {"file": at.file, "line": str(at.line)} if at else {}
+        issue_command(
+            level, {"title": cut_text(terminal_text.escape_line(title), _MAX_TITLE_CHARACTERS), **position}, text
+        )
 
     # -- outputs and summary -----------------------------------------------------------------------
 
@@ -208,7 +211,7 @@ class Runner:
 
     def count_free_annotations(self, level: Level) -> int:
         """Return how many more annotations of a level this step can show."""
-        return MOST_ANNOTATIONS - self._annotations[level]
+        return MAX_ANNOTATIONS - self._annotations[level]
 
     def match_problems(self) -> None:
         """Let the runner annotate the output of `vmrag verify` and `vmrag check` in later steps."""
@@ -231,9 +234,8 @@ _NO_ROOM = "\nMore results are in the log.\n"
 
 def _fit_text(text: str, max_characters: int) -> str:
     """Return at most `max_characters`, counted after escaping."""
-    return cut_text(
-        terminal_text.escape_commands(terminal_text.escape_controls(text[: max_characters + 1])), max_characters
-    )
+    escaped = terminal_text.escape_commands(terminal_text.escape_controls(text[: max_characters + 1]))
+    return cut_text(escaped, max_characters)
 
 
 def _shown_before(annotation: str, environ: Mapping[str, str] = os.environ) -> bool:
@@ -243,10 +245,10 @@ def _shown_before(annotation: str, environ: Mapping[str, str] = os.environ) -> b
     """
     if not (temp := environ.get("RUNNER_TEMP")):
         return False
-    shown = Path(temp) / "vmrag-annotations"
-    line = sha256(annotation.encode()).hexdigest()
-    if shown.is_file() and line in shown.read_text(encoding="ascii").split():
+    path = Path(temp) / "vmrag-annotations"
+    digest = sha256(annotation.encode()).hexdigest()
+    if path.is_file() and digest in path.read_text(encoding="ascii").split():
         return True
-    with shown.open("a", encoding="ascii") as file:
-        file.write(f"{line}\n")
+    with path.open("a", encoding="ascii") as file:
+        file.write(f"{digest}\n")
     return False

@@ -12,7 +12,7 @@ from tests.support.events import checkout
 from tests.support.long import examples
 from tests.support.repos import Repo, isolate, make_repo
 from tests.support.travel import git_server
-from vmrag_action import github_api
+from vmrag_action import git_access
 from vmrag_link.errors import HistoryMissing
 from vmrag_link.git import history, objects, plumbing
 from vmrag_link.workspace.commits import deepen
@@ -147,7 +147,7 @@ def test_checkouts_own_way_in_is_the_way_to_its_history(host, tmp_path, monkeypa
                 deepen.make_comparable(clone_places, base, head)
             assert "fetch-depth: 0" in caught.value.hint
             monkeypatch.setenv("GITHUB_SERVER_URL", server.url)
-        for name, value in github_api.build_git_environment(clone_places, TOKEN).items():
+        for name, value in git_access.build_git_environment(clone_places, TOKEN).items():
             monkeypatch.setenv(name, value)
         deepen.make_comparable(clone_places, base, head)
         assert is_comparable(clone_places, base, head)

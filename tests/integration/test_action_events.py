@@ -14,9 +14,9 @@ from tests.support import events
 from tests.support.events import FORK, OWN, ZEROS, Job, checkout
 from tests.support.repos import Repo, isolate, make_repo
 from tests.support.templates import copy_tree
-from vmrag_action import findings
+from vmrag_action import work_tree
 from vmrag_action.events import Comparison, read_comparison
-from vmrag_action.payload import MOST_BYTES
+from vmrag_action.payload import MAX_PAYLOAD_BYTES
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import env, hints, trust
 from vmrag_link.errors import HistoryMissing, UsageInvalid
@@ -200,7 +200,7 @@ def test_steps_without_services_see_no_key(host, tmp_path, monkeypatch):
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     job = WorkflowJob.from_environment({"RUNNER_TEMP": str(tmp_path), "GITHUB_WORKSPACE": str(host.repo.top)})
-    with findings.open_workspace(Runner(), job):
+    with work_tree.open_workspace(Runner(), job):
         assert not os.environ.keys() & {*env.SERVICE_KEYS}
 
 
@@ -408,7 +408,7 @@ def test_comparison_rejects_invalid_base_branch_names(built, ref):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"null", b"[]", b"{", b"\xff\xfe", b"[" * 200_000, b'{"a":' * 200_000, b" " * (MOST_BYTES + 1)],
+    [b"", b"null", b"[]", b"{", b"\xff\xfe", b"[" * 200_000, b'{"a":' * 200_000, b" " * (MAX_PAYLOAD_BYTES + 1)],
     ids=["empty", "null", "list", "cut", "no UTF-8", "deep lists", "deep objects", "huge"],
 )
 def test_comparison_rejects_invalid_payloads(built, content):

@@ -13,7 +13,7 @@ from tests.support.checkout import TOKEN, Checkout, basic
 from tests.support.repos import Repo, make_repo
 from tests.support.templates import copy_tree
 from tests.support.travel import Clone, GitServer, git_server
-from vmrag_action import github_api
+from vmrag_action import git_access
 from vmrag_link import env
 from vmrag_link.errors import GitFailed
 from vmrag_link.git import plumbing
@@ -47,9 +47,9 @@ def test_token_is_used_if_the_checkout_kept_none(
         plumbing.locate_work_tree(repo.top)
     inside = repo.top / "docs"
     inside.mkdir()
-    os.environ.update(github_api.allow_directory(inside))
+    os.environ.update(git_access.allow_directory(inside))
     places = plumbing.locate_work_tree(repo.top)
-    added = github_api.build_git_environment(places, f" {TOKEN}\n")
+    added = git_access.build_git_environment(places, f" {TOKEN}\n")
     assert bool(added) is not persist
     os.environ.update(added)
     host.seen.clear()
@@ -98,7 +98,7 @@ def test_token_is_used_only_without_git_credentials(
     repo = make_repo(tmp_path / "repo")
     for key, value in settings.items():
         repo.git("config", key, value)
-    added = github_api.build_git_environment(plumbing.locate_work_tree(repo.top), TOKEN, {"GITHUB_SERVER_URL": SERVER})
+    added = git_access.build_git_environment(plumbing.locate_work_tree(repo.top), TOKEN, {"GITHUB_SERVER_URL": SERVER})
     assert added == (env.git_settings(above=[(f"http.{SERVER}/.extraheader", HEADER)], environ={}) if used else {})
 
 
@@ -118,7 +118,7 @@ def test_token_is_used_only_without_git_credentials(
 def test_token_is_not_passed_elsewhere(server: str, home: Path, tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo")
     assert (
-        github_api.build_git_environment(plumbing.locate_work_tree(repo.top), TOKEN, {"GITHUB_SERVER_URL": server})
+        git_access.build_git_environment(plumbing.locate_work_tree(repo.top), TOKEN, {"GITHUB_SERVER_URL": server})
         == {}
     )
 
@@ -126,11 +126,11 @@ def test_token_is_not_passed_elsewhere(server: str, home: Path, tmp_path: Path) 
 def test_empty_token_is_ignored(home: Path, tmp_path: Path) -> None:
     repo = Repo(make_repo(tmp_path / "repo").top)
     assert (
-        github_api.build_git_environment(plumbing.locate_work_tree(repo.top), " \n", {"GITHUB_SERVER_URL": SERVER})
+        git_access.build_git_environment(plumbing.locate_work_tree(repo.top), " \n", {"GITHUB_SERVER_URL": SERVER})
         == {}
     )
-    assert github_api.list_secret_forms("\n") == ()
-    assert github_api.list_secret_forms(TOKEN) == (TOKEN, basic(TOKEN))
+    assert git_access.list_secret_forms("\n") == ()
+    assert git_access.list_secret_forms(TOKEN) == (TOKEN, basic(TOKEN))
 
 
 def test_git_settings_keep_inherited_variables() -> None:

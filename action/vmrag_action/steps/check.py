@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vmrag_action import findings, inputs
+from vmrag_action import findings, inputs, work_tree
 from vmrag_action.findings import ActionFinding
 from vmrag_action.runner import Runner, SourceLine, WorkflowJob
 from vmrag_link.errors import OK
@@ -15,7 +15,7 @@ from vmrag_link.terminal_text import escape_line
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
-    with findings.open_workspace(runner, job) as ws:
+    with work_tree.open_workspace(runner, job) as ws:
         if has_nothing_to_ask(ws):
             runner.set_output("findings", inputs.count_earlier_findings())
             runner.log_line(NOTHING_TO_ASK)

@@ -18,7 +18,7 @@ import struct
 import zipfile
 import zlib
 
-from vmrag_action import findings, github_api, inputs, payload
+from vmrag_action import findings, git_access, inputs, payload
 from vmrag_action.comments import CommentApi
 from vmrag_action.payload import CompletedRun, HostedRepository, PullRequest, PullRequestEvent, WorkflowRunEvent
 from vmrag_action.runner import Runner, WorkflowJob
@@ -32,10 +32,10 @@ ARTIFACT = "vmrag-comment"
 FILE = f"{ARTIFACT}.json"
 """The name of the file in RUNNER_TEMP and in the artifact."""
 
-_MOST_PACKED = 100_000
-_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_MAX_ARCHIVE_BYTES = 100_000
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
-_SAID = {
+_OUTCOME_SENTENCES = {
     "silent": "The answers for agents do not change, and no comment exists.",
     "unchanged": "The comment is up to date.",
     "edited": "The comment was edited.",
@@ -45,18 +45,18 @@ _SAID = {
 
 def run(runner: Runner, job: WorkflowJob) -> int:
     secret = inputs.take_token()
-    for form in github_api.list_secret_forms(secret):
+    for form in git_access.list_secret_forms(secret):
         runner.mask_secret(form)
     api = CommentApi.from_job(secret)
     if job.event == inputs.COMPLETED:
-        return _of_run(runner, job, api)
+        return _comment_for_run(runner, job, api)
     request = payload.read_event(os.environ, PullRequestEvent).pull_request
     data = parse_comment_data(read_regular(job.temp / FILE, MAX_BYTES + 1))
     this_run = CompletedRun(payload.read_run_number(os.environ), job.event, request.head.sha, request.head.repo)
     return _update_comment(runner, job, api, data, this_run, of_fork=False)
 
 
-def _of_run(runner: Runner, job: WorkflowJob, api: CommentApi) -> int:
+def _comment_for_run(runner: Runner, job: WorkflowJob, api: CommentApi) -> int:
     """Write the comment for another run.
 
     Invalid data of an untrusted run makes no job fail.
@@ -64,11 +64,11 @@ def _of_run(runner: Runner, job: WorkflowJob, api: CommentApi) -> int:
     other_run = payload.read_event(os.environ, WorkflowRunEvent).workflow_run
     if other_run.event != "pull_request":
         return _report_no_work(runner, job, f"run {other_run.id} was not for a pull request.")
-    packed = api.download_artifact(other_run.id, ARTIFACT, _MOST_PACKED)
-    if packed is None:
+    archive = api.download_artifact(other_run.id, ARTIFACT, _MAX_ARCHIVE_BYTES)
+    if archive is None:
         return _report_no_work(runner, job, f"run {other_run.id} has no artifact {ARTIFACT}, or a too large one.")
     try:
-        data = parse_comment_data(unpack_artifact(packed))
+        data = parse_comment_data(unpack_artifact(archive))
     except UsageInvalid as error:
         runner.annotate("warning", error.message, hint=error.hint, title=TITLE)
         return _report_no_work(runner, job, f"the artifact of run {other_run.id} is not from this Action.")
@@ -83,7 +83,7 @@ def unpack_artifact(content: bytes) -> bytes:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()
-            if [(entry.filename, entry.compress_type in _PACKINGS) for entry in entries] == [(FILE, True)]:
+            if [(entry.filename, entry.compress_type in _COMPRESSIONS) for entry in entries] == [(FILE, True)]:
                 with archive.open(entries[0]) as file:
                     return file.read(MAX_BYTES + 1)
         flaw = f"it does not contain exactly {FILE}"
@@ -95,19 +95,19 @@ def unpack_artifact(content: bytes) -> bytes:
 
 
 def _update_comment(
-    runner: Runner, job: WorkflowJob, api: CommentApi, data: CommentData, about: CompletedRun, *, of_fork: bool
+    runner: Runner, job: WorkflowJob, api: CommentApi, data: CommentData, run: CompletedRun, *, of_fork: bool
 ) -> int:
     request = api.read_pull_request(data.number)
-    if obstacle := _find_obstacle(request, data, about):
+    if obstacle := _find_obstacle(request, data, run):
         return _report_no_work(runner, job, obstacle)
-    page = f"{payload.read_server(os.environ)}/{api.github.repository}/actions/runs/{about.id}"
+    page = f"{payload.read_server(os.environ)}/{api.github.repository}/actions/runs/{run.id}"
     outcome = api.update_comment(
         data.number,
         MARKER,
         format_comment(data, page, of_fork=of_fork, pull=_describe_pull(api, request)),
         speaks=data.has_news,
     )
-    runner.log_line(f"#{data.number}: {_SAID[outcome]}")
+    runner.log_line(f"#{data.number}: {_OUTCOME_SENTENCES[outcome]}")
     return OK
 
 
@@ -120,19 +120,19 @@ def _describe_pull(api: CommentApi, request: PullRequest | None) -> str:
     return f"git pull --no-rebase {quoted(peer)} {quoted(request.base.ref)}"
 
 
-def _find_obstacle(request: PullRequest | None, data: CommentData, about: CompletedRun) -> str:
-    """Return why no comment is written on a pull request, by GitHub's data; empty if the run was
-    about it.
+def _find_obstacle(request: PullRequest | None, data: CommentData, run: CompletedRun) -> str:
+    """Return why no comment is written on a pull request; empty if GitHub's data of the run match
+    it.
     """
     repository = payload.read_repository_name(os.environ)
     if request is None or not _is_same_repository(request.base.repo, repository):
         return f"{repository} has no pull request #{data.number}."
-    source = about.head_repository
-    if data.head != about.head_sha or source is None or not _is_same_repository(request.head.repo, source.full_name):
-        return f"run {about.id} was not for #{data.number}."
+    source = run.head_repository
+    if data.head != run.head_sha or source is None or not _is_same_repository(request.head.repo, source.full_name):
+        return f"run {run.id} was not for #{data.number}."
     if request.state != "open":
         return f"#{data.number} is no longer open."
-    if request.head.sha != about.head_sha:
+    if request.head.sha != run.head_sha:
         return f"#{data.number} has a newer commit, which another run reports."
     return ""
 

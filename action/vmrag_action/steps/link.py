@@ -1,12 +1,13 @@
-"""`mode: link`: push the links of the pushed git commits, so that the remote of the knowledge base
-records the revision of each commit.
+"""`mode: link`: push the links of the pushed git commits.
+
+A link records the revision that a git commit pins, in the remote of the knowledge base.
 """
 
 from __future__ import annotations
 
 import os
 
-from vmrag_action import events, findings, inputs
+from vmrag_action import events, findings, inputs, work_tree
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import markdown_text
 from vmrag_link.errors import OK, plural
@@ -23,14 +24,12 @@ from vmrag_link.workspace.remotes.fetch import fetch_from
 
 
 class LinksPushed(Record, frozen=True):
-    """The result of a push of links.
-
-    `commits` is the number of commits that introduce a pin. `changed` is the number of rows that
-    are new or different on the remote.
-    """
+    """The result of a push of links."""
 
     commits: int
+    """Number of commits that introduce a pin."""
     changed: int
+    """Number of links that are new or different on the remote."""
 
 
 def push_links(ws: Workspace, tip: str, *, without: str | None = None, branch: str = "") -> LinksPushed:
@@ -44,13 +43,13 @@ def push_links(ws: Workspace, tip: str, *, without: str | None = None, branch: s
     if not pins:
         return LinksPushed(0, 0)
     lazy_fetch.pinned_at(ws, tip)  # fetches the knowledge base if it is missing
-    places = destinations.list_push_addresses(ws, None)
     changed = set()
-    for place in places:
-        fetch_from(ws, place)  # links without documents are not a knowledge base
-        publication = publish_to(ws, place, PublishRequest({}, links=linking.build_rows(ws, pins, branch=branch)))
+    for address in destinations.list_push_addresses(ws, None):
+        fetch_from(ws, address)  # links without documents are not a knowledge base
+        request = PublishRequest({}, links=linking.build_rows(ws, pins, branch=branch))
+        publication = publish_to(ws, address, request)
         changed |= {link.git_commit for link in publication.links}
-        fetch.import_links(ws, place)
+        fetch.import_links(ws, address)
     return LinksPushed(len(pins), len(changed))
 
 
@@ -63,8 +62,8 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     A user without write access cannot push, and a tag has no commits that no branch has.
     """
     runner.set_output("linked", 0)
-    with findings.open_workspace(runner, job) as ws:
-        comparison = findings.compare_event(ws)
+    with work_tree.open_workspace(runner, job) as ws:
+        comparison = work_tree.compare_event(ws)
         if not (comparison.trusted and job.ref.startswith(BRANCHES)):
             return findings.report_no_work(runner, job, "link", TITLE, "only what is pushed to a branch is linked.")
         if not events.is_own_checkout(os.environ, ws.places):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from vmrag_action import findings, inputs, install, packages
+from vmrag_action import caches, inputs, install, work_tree
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import __version__, env
 from vmrag_link.engines import migrated
@@ -34,9 +34,9 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     if comments_alone:  # nothing is checked out
         runner.set_output("comment", True)
         return OK
-    with findings.open_workspace(runner, job) as ws:
-        comparison = findings.compare_event(ws)
-        variables = findings.list_job_variables(comparison)
+    with work_tree.open_workspace(runner, job) as ws:
+        comparison = work_tree.compare_event(ws)
+        variables = work_tree.list_job_variables(comparison)
         runner.export_variables(variables)
         env.add_variables(variables)
         ws.reload_settings()
@@ -44,7 +44,7 @@ def run(runner: Runner, job: WorkflowJob) -> int:
             runner.annotate("warning", warning)
         if not comparison.trusted:
             runner.annotate("notice", _UNTRUSTED)
-        access = packages.decide_access(
+        access = caches.decide_access(
             os.environ, inputs.read_caching(), saves=inputs.wants_cache_saved() and comparison.saves
         )
         runner.set_output("save-packages", access.write)
@@ -54,19 +54,19 @@ def run(runner: Runner, job: WorkflowJob) -> int:
     return OK
 
 
-def _set_cache_keys(runner: Runner, job: WorkflowJob, ws: Workspace, access: packages.CacheAccess) -> None:
+def _set_cache_keys(runner: Runner, job: WorkflowJob, ws: Workspace, access: caches.CacheAccess) -> None:
     """Set the keys of the cache.
 
     Without a pin there is nothing to cache, and the step that needs the pin reports the problem.
     """
-    folder = packages.vectors_folder(job.temp)
+    folder = caches.vectors_folder(job.temp)
     remove_path(folder)  # of an earlier use in this job
     revision = _find_pinned_revision(ws)
-    useful = revision is not None and "sync" in inputs.read_modes()
-    runner.set_output("restore", useful and access.read)
-    runner.set_output("save", useful and access.write)
-    if revision and useful:
-        keys = packages.compute_vector_keys(os.environ, ws.config, revision)
+    is_useful = revision is not None and "sync" in inputs.read_modes()
+    runner.set_output("restore", is_useful and access.read)
+    runner.set_output("save", is_useful and access.write)
+    if revision and is_useful:
+        keys = caches.compute_vector_keys(os.environ, ws.config, revision)
         runner.set_output("cache-path", str(folder))
         runner.set_output("cache-key", keys.key)
         runner.set_output("restore-keys", "\n".join(keys.prefixes))

@@ -1,4 +1,9 @@
-"""`mode: repair`: restore documents that a merge button dropped, and push them."""
+"""`mode: repair`: restore documents that a merge button dropped, and push them.
+
+A host that merges pull requests cannot merge pins, so a merge can keep the pin of one side and drop
+the documents of the other. If the branch refuses the push, the repair is *offered*: it is pushed to
+a branch of its own, for a pull request.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import quote
 
-from vmrag_action import events, failures, findings, inputs, payload
+from vmrag_action import events, failures, findings, inputs, payload, work_tree
 from vmrag_action.events import Comparison
 from vmrag_action.findings import ActionFinding
 from vmrag_action.github_api import GitHub, Proposal
@@ -22,10 +27,10 @@ from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.commits import deepen
 
 TITLE = "Repair of the knowledge"
-_MOST_BYTES = 60_000
-"""Maximum size of a table next to that of the findings."""
+_MAX_TABLE_BYTES = 60_000
+"""Maximum size of a table next to the table of the findings."""
 
-_SHOWN = 20
+_MAX_SHOWN_DOCUMENTS = 20
 """Maximum number of conflicting documents in a message."""
 
 
@@ -45,10 +50,10 @@ class _Offer(NamedTuple):
 def run(runner: Runner, job: WorkflowJob) -> int:
     """Repair the pushed branch, and return the exit code of the step."""
     runner.set_output("repaired", False)
-    with findings.open_workspace(runner, job) as ws:
+    with work_tree.open_workspace(runner, job) as ws:
         if reason := _find_obstacle(ws):
             return _report_idle(runner, job, reason)
-        comparison = findings.compare_event(ws)
+        comparison = work_tree.compare_event(ws)
         report = _repair_branch(ws, comparison)
         if report.tip is None:
             return _report_idle(runner, job, f"the branch {report.branch} no longer exists.")
@@ -137,7 +142,7 @@ def _report_repair(runner: Runner, report: BranchRepair, offer: _Offer | None) -
         rows += [(other.commit[:12], other.message, state) for other in report.dropped]
     if rows:
         runner.append_summary(
-            markdown_text.format_table("Dropped documents", ("Commit", "What", ""), rows, limit=_MOST_BYTES)
+            markdown_text.format_table("Dropped documents", ("Commit", "What", ""), rows, limit=_MAX_TABLE_BYTES)
         )
     if offer:
         label = "The pull request" if offer.number else "Open the pull request"
@@ -184,7 +189,7 @@ def _list_findings(report: BranchRepair, offer: _Offer | None) -> Iterator[Actio
 
 def _build_conflict_finding(branch: str, conflict: RepairConflict) -> ActionFinding:
     names = conflict.documents
-    documents = f"{plural(len(names), 'document')}: {first_of(names, _SHOWN)}"
+    documents = f"{plural(len(names), 'document')}: {first_of(names, _MAX_SHOWN_DOCUMENTS)}"
     message = (
         f"The documents that {conflict.commit[:12]} dropped conflict with the current pin of {branch} in "
         f"{documents}. Resolve the conflict by hand. Nothing was pushed."

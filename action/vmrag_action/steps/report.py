@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from vmrag_action import failures, findings, inputs, payload
+from vmrag_action import failures, findings, inputs, payload, work_tree
 from vmrag_action.events import Comparison
 from vmrag_action.payload import PullRequestEvent
 from vmrag_action.runner import PIN, Runner, WorkflowJob
@@ -48,22 +48,25 @@ TITLE = "Changed documents"
 PAGE = "vmrag-report.html"
 """The name of the file in RUNNER_TEMP."""
 
-_QUEUE = "merge_group"
+_MERGE_QUEUE = "merge_group"
 """The event of a merge queue. Its commits were already reported, so it needs no page."""
 
-_WITH_SECRETS = "pull_request_target"
+_SECRETS_EVENT = "pull_request_target"
 """The event whose job can have secrets. It contacts no fork."""
 
-_OF_REQUESTS = ("pull_request", _WITH_SECRETS)
+_REQUEST_EVENTS = ("pull_request", _SECRETS_EVENT)
 """The events with a pull request to comment on."""
 
-_LACKS: Mapping[str, Code] = {PinRevisionMissing.code: "PIN_REVISION_MISSING", PinMalformed.code: "PIN_MALFORMED"}
+_FINDING_CODES: Mapping[str, Code] = {
+    PinRevisionMissing.code: "PIN_REVISION_MISSING",
+    PinMalformed.code: "PIN_MALFORMED",
+}
 """Findings for pins that cause an error. For other errors, this repository lacks a revision."""
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
-    with findings.open_workspace(runner, job) as ws:
-        comparison = findings.compare_event(ws)
+    with work_tree.open_workspace(runner, job) as ws:
+        comparison = work_tree.compare_event(ws)
         if comparison.base is None:
             return findings.report_no_work(runner, job, "report", TITLE, "there is no base to compare with.")
         try:
@@ -73,7 +76,7 @@ def run(runner: Runner, job: WorkflowJob) -> int:
                 markdown_text.format_facts(TITLE, [(error.cause, error.message), ("Fix", error.hint)])
             )
             if failures.is_pin_failure(error):
-                missing_code = _LACKS.get(error.cause, "NOT_ON_REMOTE")
+                missing_code = _FINDING_CODES.get(error.cause, "NOT_ON_REMOTE")
                 _store_comment_data(
                     runner, job, lambda number: build_without_report(number, comparison.head, missing_code)
                 )
@@ -89,23 +92,23 @@ def _compare_commits(runner: Runner, job: WorkflowJob, ws: Workspace, comparison
         return findings.report_no_work(runner, job, "report", TITLE, error)
     verified = verify_between(ws, base, comparison.head, base_name=comparison.base_name, fork=comparison.fork)
     try:
-        foreign = _take_from_fork(ws, comparison, pins.get(comparison.head))
+        import_sentence = _import_from_fork(ws, comparison, pins.get(comparison.head))
     except (AuthenticationFailed, RemoteMissing) as error:
         if isinstance(error, RemoteEmpty):  # the author of the fork has to fix that
             raise
-        return _out_of_reach(runner, job, comparison, error)
-    ends = NamedEnd(base, comparison.base_name or base[:12]), NamedEnd(comparison.head, comparison.head[:12])
-    with gather_report(ws, *ends, findings=verified.findings) as report:
-        _print_report(runner, report, foreign)
+        return _report_unreadable_fork(runner, job, comparison, error)
+    base_end = NamedEnd(base, comparison.base_name or base[:12])
+    head_end = NamedEnd(comparison.head, comparison.head[:12])
+    with gather_report(ws, base_end, head_end, findings=verified.findings) as report:
+        _print_report(runner, report, import_sentence)
         pin_conflict = _conflicts_in_pin(ws, job, comparison.head)
-        _store_comment_data(
-            runner,
-            job,
-            lambda number: msgspec.structs.replace(
-                build_comment_data(number, report.summary, comparison.head), pin_conflict=pin_conflict
-            ),
-        )
-        if comparison.event != _QUEUE:
+
+        def build_data(number: int) -> CommentData:
+            data = build_comment_data(number, report.summary, comparison.head)
+            return msgspec.structs.replace(data, pin_conflict=pin_conflict)
+
+        _store_comment_data(runner, job, build_data)
+        if comparison.event != _MERGE_QUEUE:
             path = job.temp / PAGE
             write_text(path, render_page(report))
             runner.set_output("report-path", str(path))
@@ -114,7 +117,7 @@ def _compare_commits(runner: Runner, job: WorkflowJob, ws: Workspace, comparison
 
 def _conflicts_in_pin(ws: Workspace, job: WorkflowJob, head: str) -> bool:
     """Return whether a pull request conflicts with its base branch only in the pin."""
-    if not inputs.wants_comment() or job.event not in _OF_REQUESTS:
+    if not inputs.wants_comment() or job.event not in _REQUEST_EVENTS:
         return False
     base = payload.read_event(os.environ, PullRequestEvent).pull_request.base.sha
     try:
@@ -124,7 +127,7 @@ def _conflicts_in_pin(ws: Workspace, job: WorkflowJob, head: str) -> bool:
     return merge.result == "knowledge"
 
 
-def _out_of_reach(runner: Runner, job: WorkflowJob, comparison: Comparison, error: VmragError) -> int:
+def _report_unreadable_fork(runner: Runner, job: WorkflowJob, comparison: Comparison, error: VmragError) -> int:
     """Report a private fork, which no token of this repository can read. The job passes."""
     sentence = f"The documents of {comparison.head[:12]} are in a fork that this job cannot read, so they are not compared. {error.message}"
     fork = comparison.fork.url if comparison.fork else "FORK"
@@ -140,46 +143,49 @@ def _name_sources(ws: Workspace, *commits: str) -> bool:
     return not ws.sources.is_proposed and any(ws.sources.read_config_at(commit).sources for commit in commits)
 
 
-def _print_report(runner: Runner, report: KnowledgeReport, foreign: str) -> None:
+def _print_report(runner: Runner, report: KnowledgeReport, import_sentence: str) -> None:
     summary = report.summary
-    sentences = [*judge_report(summary).sentences, *([foreign] if foreign else [])]
+    sentences = [*judge_report(summary).sentences]
+    if import_sentence:
+        sentences.append(import_sentence)
     for sentence in sentences:
         runner.log_line(sentence)
     if not summary.empty:
         runner.annotate("notice", " ".join(sentences), title=TITLE, at=PIN)
     runner.set_output("documents-changed", summary.counts.total)
     runner.set_output("queries-changed", summary.queries.answered_otherwise)
-    foreign_text = f"{markdown_text.escape_markdown(foreign)}\n" if foreign else ""
+    import_line = f"{markdown_text.escape_markdown(import_sentence)}\n" if import_sentence else ""
     runner.append_summary(
-        format_markdown(report, limit=markdown_text.MAX_BYTES - len(foreign_text.encode())) + foreign_text
+        format_markdown(report, limit=markdown_text.MAX_BYTES - len(import_line.encode())) + import_line
     )
 
 
-def _store_comment_data(runner: Runner, job: WorkflowJob, data: Callable[[int], CommentData]) -> None:
-    """Store the data of the comment on a pull request.
+def _store_comment_data(runner: Runner, job: WorkflowJob, build: Callable[[int], CommentData]) -> None:
+    """Store the data of the comment on a pull request. `build` takes the number of the pull
+    request.
 
     The next step reads them. A job for a fork has no write access, so a job of the base reads them.
     """
-    if not inputs.wants_comment() or job.event not in _OF_REQUESTS:
+    if not inputs.wants_comment() or job.event not in _REQUEST_EVENTS:
         return
     request = payload.read_event(os.environ, PullRequestEvent).pull_request
     if request.state != "open":
         return
     path = job.temp / FILE
-    path.write_bytes(msgspec.json.encode(data(request.number)))
+    path.write_bytes(msgspec.json.encode(build(request.number)))
     is_own = request.head.repo is not None and request.head.repo.full_name == request.base.repo.full_name
     runner.set_output("comment-path", str(path))
-    runner.set_output("comment" if is_own or job.event == _WITH_SECRETS else "hand-over", True)
+    runner.set_output("comment" if is_own or job.event == _SECRETS_EVENT else "hand-over", True)
 
 
-def _take_from_fork(ws: Workspace, comparison: Comparison, pin: bytes | None) -> str:
+def _import_from_fork(ws: Workspace, comparison: Comparison, pin: bytes | None) -> str:
     """Import the revisions that a fork pins and this repository lacks, after a check in quarantine.
 
     Returns a sentence about it, or an empty text if nothing was imported. Raises `VmragError` like
     `adopt`.
     """
     pinned = try_read_pin(ws.places.kb, pin)
-    if comparison.fork is None or comparison.event == _WITH_SECRETS:
+    if comparison.fork is None or comparison.event == _SECRETS_EVENT:
         return ""
     if pinned is None or ws.engine.has_revision(pinned.dolt_commit):
         return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vmrag_action import failures, findings, inputs, packages
+from vmrag_action import caches, failures, findings, inputs, work_tree
 from vmrag_action.runner import Runner, WorkflowJob
 from vmrag_link import __version__, markdown_text
 from vmrag_link.errors import FAILED_CHECK, OK, VmragError, plural
@@ -15,22 +15,23 @@ TITLE = "Knowledge is in sync"
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
-    with findings.open_workspace(runner, job) as ws:
+    with work_tree.open_workspace(runner, job) as ws:
         if plumbing.read_blob(ws.places, f"HEAD:{PIN_NAME}") is None:
             runner.set_output("in-sync", True)
             runner.set_output("cache-hit", False)
             runner.set_output("findings", inputs.count_earlier_findings())
             return findings.report_no_work(runner, job, "sync", TITLE, f"the commit has no pin ({PIN_NAME}).")
         try:
-            provided = provide_index(ws, packages.vectors_folder(job.temp))
+            provided = provide_index(ws, caches.vectors_folder(job.temp))
         except VmragError as error:
             return _out_of_sync(runner, error)
         _report_sync(runner, ws, provided)
-    return 0
+    return OK
 
 
 def _report_sync(runner: Runner, ws: Workspace, provided: ProvidedIndex) -> None:
-    report, verified = provided.sync, provided.verified
+    report = provided.sync
+    verified = provided.verified
     for sentence in provided.rejected:
         runner.annotate("notice", f"The cache was not used: {sentence} The index was rebuilt.")
     runner.set_output("in-sync", True)
@@ -66,13 +67,10 @@ def _out_of_sync(runner: Runner, error: VmragError) -> int:
     runner.set_output("cache-hit", False)
     runner.set_output("findings", inputs.count_earlier_findings() + 1)
     rows = [(error.cause, error.message), ("Fix", error.hint)]
-    of_pin = failures.is_pin_failure(error)
-    runner.append_summary(
-        markdown_text.format_facts(
-            "The knowledge base is not in sync" if of_pin else "Could not sync the knowledge base", rows
-        )
-    )
-    if of_pin and error.exit_code == FAILED_CHECK and inputs.read_fail_on() == "never":
+    is_pin_failure = failures.is_pin_failure(error)
+    title = "The knowledge base is not in sync" if is_pin_failure else "Could not sync the knowledge base"
+    runner.append_summary(markdown_text.format_facts(title, rows))
+    if is_pin_failure and error.exit_code == FAILED_CHECK and inputs.read_fail_on() == "never":
         failures.annotate_error(runner, error, "warning")
         return OK
     failures.annotate_error(runner, error)
@@ -81,8 +79,8 @@ def _out_of_sync(runner: Runner, error: VmragError) -> int:
 
 def store(runner: Runner, job: WorkflowJob) -> int:
     """Write the contents of the cache: the vectors."""
-    with findings.open_workspace(runner, job) as ws:
-        size = pack_vectors(ws, packages.vectors_folder(job.temp))
+    with work_tree.open_workspace(runner, job) as ws:
+        size = pack_vectors(ws, caches.vectors_folder(job.temp))
     runner.log_line(f"The cache stores {size / 1e6:.1f} MB.")
     runner.set_output("packed", True)
-    return 0
+    return OK

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import msgspec
 
-from vmrag_action import findings, inputs
+from vmrag_action import findings, inputs, work_tree
 from vmrag_action.events import Comparison
 from vmrag_action.findings import ActionFinding
 from vmrag_action.runner import Runner, WorkflowJob
@@ -19,18 +19,20 @@ from vmrag_link.workspace.commits import deepen
 
 
 def run(runner: Runner, job: WorkflowJob) -> int:
-    with findings.open_workspace(runner, job) as ws:
-        comparison = findings.compare_event(ws)
+    with work_tree.open_workspace(runner, job) as ws:
+        comparison = work_tree.compare_event(ws)
         head = inputs.read_branch_head() or comparison.head  # with the repair of an earlier step
         deepen.make_comparable(ws.places, comparison.base, head)
         report = verify_between(ws, comparison.base, head, base_name=comparison.base_name, fork=comparison.fork)
-        whole = (*report.findings, *_find_dropped(ws, comparison))
+        all_findings = (*report.findings, *_find_dropped(ws, comparison))
     findings.keep_results(
-        job, cases.list_verify_cases(msgspec.structs.replace(report, findings=whole), asked_remote=True)
+        job, cases.list_verify_cases(msgspec.structs.replace(report, findings=all_findings), asked_remote=True)
     )
-    reported = [ActionFinding.from_pin_finding(finding) for finding in whole]
+    reported = [ActionFinding.from_pin_finding(finding) for finding in all_findings]
     errors = sum(finding.severity == "error" for finding in reported)
-    verdict = plural(errors, "error") if errors else "nothing is lost" if report.commits else "nothing to compare"
+    verdict = "nothing is lost" if report.commits else "nothing to compare"
+    if errors:
+        verdict = plural(errors, "error")
     summary = f"Checked {plural(report.commits, 'commit')}, {report.pins} with another pin: {verdict}."
     return findings.report_findings(runner, "Pins of the git commits", reported, summary)
 
@@ -40,5 +42,5 @@ def _find_dropped(ws: Workspace, comparison: Comparison) -> list[PinFinding]:
     if comparison.proposed is None:
         return []
     deepen.fetch_commits(ws.places, [comparison.proposed])
-    findings = find_landing_drop(ws, comparison.head, comparison.proposed)
-    return [findings] if findings else []
+    finding = find_landing_drop(ws, comparison.head, comparison.proposed)
+    return [finding] if finding else []
