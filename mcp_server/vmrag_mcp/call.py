@@ -19,8 +19,7 @@ from vmrag_mcp.registry import ToolInfo
 from vmrag_mcp.results import ToolWarning
 
 if TYPE_CHECKING:  # a server answers `tools/list` before any of this is imported
-    from vmrag_link.workspace import DocumentStore, ReadableStore, Workspace
-    from vmrag_link.workspace.documents.writing import WriteResult
+    from vmrag_link.workspace import Workspace
     from vmrag_link.workspace.follow.provenance import AnswerOrigin, KbBlock
 
 
@@ -142,16 +141,6 @@ class Call:
         if reason:
             self.warn("INDEX_PENDING", reason)
 
-    def warn_pending_note(self, reason: str) -> None:
-        """Warn that git's index does not have a new note. An empty reason means that it does."""
-        if reason:
-            self.warn("NOTE", reason)
-
-    def accept_write(self, result: WriteResult[R]) -> R:
-        """Return the report of a write, and warn if the index does not have its documents."""
-        self.warn_pending(result.pending)
-        return result.report
-
     def accept_read(self, result: tuple[R, AnswerOrigin]) -> R:
         """Return the report of a read, and use its origin for the `kb` of the answer."""
         report, self._origin = result
@@ -178,18 +167,6 @@ class Call:
         if self._origin is None:
             self._origin = read_consistently(self.ws, lambda: find_origin(self.ws), index=False)
         return self._origin
-
-    def find_store(self, collection: str) -> DocumentStore:
-        """Return the store of a collection: the knowledge base, or the store of this machine."""
-        from vmrag_link.ops.stores import stores
-
-        return stores.find_store(self.ws, collection)
-
-    def find_readable(self, collection: str) -> ReadableStore:
-        """Return what reads a collection: its store, or the files of its source."""
-        from vmrag_link.ops.stores import stores
-
-        return stores.find_readable(self.ws, collection)
 
     def set_origin(self, origin: AnswerOrigin) -> None:
         """Use this origin, which the tool has found itself, for the `kb` of the answer."""

@@ -14,15 +14,15 @@ from vmrag_link.errors import AccessDenied
 from vmrag_mcp.options import SWITCH, ToolSelection
 from vmrag_mcp.registry import ToolInfo
 
-HEADER = "X-MCP-Toolsets"
+TOOLSETS_HEADER = "X-MCP-Toolsets"
 """Header that names the toolsets of a client over HTTP. GitHub's server uses the same name."""
 
-PARAMETER = "toolsets"
+TOOLSETS_PARAMETER = "toolsets"
 """Parameter of the address with the same meaning."""
 
 START_OPTION = "ask the user to add '{}' to the server's arguments in the client's configuration"
 
-MOST_SESSIONS = 10_000
+MAX_SESSIONS = 10_000
 """Maximum number of sessions, as in the SDK. The server forgets the oldest, because no one reports
 that a session timed out.
 """
@@ -39,6 +39,7 @@ class EnabledTools:
         self._toolsets = toolsets
         self._lasting = lasting
         self._enabled: list[tuple[str, bool]] = []
+        """The enabled toolsets, each with whether the user confirmed it."""
         self.selection = self._start_from(selection)
 
     def enable_toolset(self, toolset: str, *, agreed: Collection[str] = ()) -> ToolSelection:
@@ -51,16 +52,16 @@ class EnabledTools:
         """
         confirmed = toolset in agreed
         wider = self.selection.with_toolset(toolset, confirmed=confirmed)
-        asks = self.list_unconfirmed(toolset)
-        if not self._lasting and (asks or wider.tools != self.selection.tools):
+        unconfirmed = self.list_unconfirmed(toolset)
+        if not self._lasting and (unconfirmed or wider.tools != self.selection.tools):
             names = self.selection.start_option(toolset).partition("=")[2]
             raise AccessDenied(
                 f"this client has no session, in which {toolset!r} could stay switched on.",
-                hint=f"set the header '{HEADER}: {names}' in the client's configuration, or use the address "
-                f"/mcp?{PARAMETER}={names}",
+                hint=f"set the header '{TOOLSETS_HEADER}: {names}' in the client's configuration, or use the address "
+                f"/mcp?{TOOLSETS_PARAMETER}={names}",
                 toolset=toolset,
             )
-        if not wider.list_tools_of(toolset) and not asks:
+        if not wider.list_tools_of(toolset) and not unconfirmed:
             raise AccessDenied(
                 f"this server was started without the tools of the toolset {toolset!r}.",
                 hint="ask the user to start it without --read-only and --exclude-tools",
@@ -68,10 +69,10 @@ class EnabledTools:
             )
         if not wider.list_tools_of(toolset):
             raise AccessDenied(
-                f"all tools of {toolset!r} use the network or delete, and the user has not confirmed them: {', '.join(asks)}.",
+                f"all tools of {toolset!r} use the network or delete, and the user has not confirmed them: {', '.join(unconfirmed)}.",
                 hint=START_OPTION.format(self.selection.start_option(toolset)),
                 toolset=toolset,
-                tools=asks,
+                tools=unconfirmed,
                 enable_with=self.selection.start_option(toolset),
                 ask=True,
             )
@@ -95,9 +96,9 @@ class EnabledTools:
         """
         toolset = arguments.get("toolset")
         tools = self.list_unconfirmed(toolset) if tool.name == SWITCH and isinstance(toolset, str) else []
-        return (
-            {"code": AccessDenied.code, "details": {"ask": True, "toolset": toolset, "tools": tools}} if tools else {}
-        )
+        if not tools:
+            return {}
+        return {"code": AccessDenied.code, "details": {"ask": True, "toolset": toolset, "tools": tools}}
 
     def replace_selection(self, selection: ToolSelection) -> None:
         """Use another selection of the server, and keep the toolsets that the client named and
@@ -141,7 +142,7 @@ class ClientTools:
         Raises `UsageInvalid` for an unknown toolset.
         """
         self._sessions[session] = EnabledTools(self._selection, toolsets)
-        if len(self._sessions) > MOST_SESSIONS:
+        if len(self._sessions) > MAX_SESSIONS:
             self._sessions.popitem(last=False)
 
     def end_session(self, session: str) -> None:

@@ -1,8 +1,8 @@
-"""The table of all tools: name, toolset, effect, parameters and function.
+"""The *catalogue*, the table of all tools: name, toolset, effect, parameters and function.
 
-A tool is a function in a module of a toolset. For clients, `tools.json` next to these modules has
-the same table. `python -m vmrag_mcp.reference` generates it. The server reads it at the start, so
-it can list the tools without importing them.
+A tool is a function in a module of a toolset, with the decorator `tool`. `tools.json` next to these
+modules has its row of the catalogue, which `python -m vmrag_mcp.reference` generates. The server
+reads it at the start, so it can list the tools without importing them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ CATALOGUE = "tools.json"
 """Name of the file in each package that declares toolsets."""
 
 CLEARING = {"if_uncommitted=commit_first": "dolt_commit", "if_uncommitted=reset_first": "dolt_reset"}
-"""`by_argument` of the tools that can commit or discard uncommitted documents first."""
+"""Value of `ToolDeclaration.by_argument` for tools that can commit or discard uncommitted documents
+first.
+"""
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -43,7 +43,7 @@ def find_repository(repository: Path | None) -> NamedDirectory:
     return NamedDirectory(current, "")
 
 
-class LoadedSettings(Record, frozen=True):
+class DirectorySettings(Record, frozen=True):
     """The settings of a directory."""
 
     config: Config
@@ -53,7 +53,7 @@ class LoadedSettings(Record, frozen=True):
     """Names of the settings that are set and in effect."""
 
 
-def load_settings(repository: NamedDirectory) -> LoadedSettings:
+def load_settings(repository: NamedDirectory) -> DirectorySettings:
     """Return the settings of a directory. If they cannot be read, the result has the `problem`."""
     try:
         require_project(repository, repository.directory)
@@ -62,7 +62,7 @@ def load_settings(repository: NamedDirectory) -> LoadedSettings:
         loaded = trust.load_settings(places)
     except VmragError as problem:
         return _settings_without_files(problem)
-    return LoadedSettings(loaded.config, stated=loaded.machine | loaded.trusted)
+    return DirectorySettings(loaded.config, stated=loaded.machine | loaded.trusted)
 
 
 def require_project(repository: NamedDirectory, folder: Path) -> None:
@@ -78,8 +78,8 @@ def require_project(repository: NamedDirectory, folder: Path) -> None:
         )
 
 
-def _settings_without_files(problem: VmragError) -> LoadedSettings:
+def _settings_without_files(problem: VmragError) -> DirectorySettings:
     with contextlib.suppress(ConfigInvalid):
         resolved = config.resolve_settings(None, path_label=CONFIG_NAME, overrides={}, environ=os.environ)
-        return LoadedSettings(resolved.config, problem, resolved.machine)
-    return LoadedSettings(Config(), problem)
+        return DirectorySettings(resolved.config, problem, resolved.machine)
+    return DirectorySettings(Config(), problem)

@@ -31,7 +31,9 @@ MAX_LISTED_DOCUMENTS = 1000
 MAX_URI_CHARACTERS = 6 * LONGEST_NAME
 """Room for a collection and an id, each character of which can be escaped as three."""
 
-JSON, TEXT, MARKDOWN = "application/json", "text/plain", "text/markdown"
+JSON = "application/json"
+TEXT = "text/plain"
+MARKDOWN = "text/markdown"
 _MARKDOWN = ("markdown", "mdx")
 
 
@@ -153,10 +155,11 @@ def list_collections(call: Call) -> list[tuple[Collection, int]]:
 
 def locate_collection(call: Call, collection: str) -> tuple[ReadableStore, At]:
     """Return what reads a collection, and the revision or work tree to read at."""
+    from vmrag_link.ops.stores import stores
     from vmrag_link.workspace.follow.follow_pin import read_consistently
     from vmrag_link.workspace.follow.provenance import find_origin
 
-    store = call.find_readable(collection)
+    store = stores.find_readable(call.ws, collection)
     origin = read_consistently(store, lambda: find_origin(store), index=False)
     call.set_origin(origin)
     return store, origin.at

@@ -72,24 +72,24 @@ class TextResult(ToolResult, frozen=True, kw_only=True):
     """The lines above the message. Texts of documents are inside a fence (`fence_text`)."""
 
 
-_LONGEST_FENCE = re.compile(r"`{3,}")
+_FENCE = re.compile(r"`{3,}")
 
 
 def fence_text(text: str) -> str:
     """Return a document's text between fences that no line of the text can close."""
-    longest = max((len(run) for run in _LONGEST_FENCE.findall(text)), default=2)
+    longest = max((len(run) for run in _FENCE.findall(text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}\n{terminal_text.escape_controls(text)}\n{fence}"
 
 
-MOST_PATHS = 20
+MAX_PATHS = 20
 """Maximum length of each list of files in an answer's `kb`."""
 
 
 class SourcesAnswer(Record, frozen=True):
     """The files that answer next to a knowledge base (`follow.provenance.SourceBlock`).
 
-    Lists have at most `MOST_PATHS` paths.
+    Lists have at most `MAX_PATHS` paths.
     """
 
     commit: str | None
@@ -118,7 +118,7 @@ class SourcesAnswer(Record, frozen=True):
 
 
 def _first_paths(paths: Sequence[str]) -> list[str] | UnsetType:
-    return list(paths[:MOST_PATHS]) or UNSET
+    return list(paths[:MAX_PATHS]) or UNSET
 
 
 class KbAnswer(Record, frozen=True):
@@ -136,12 +136,18 @@ class KbAnswer(Record, frozen=True):
 
     @classmethod
     def from_block(cls, kb: KbBlock, *, whole: bool, copies: Sequence[str] = ()) -> KbAnswer:
-        versioned, stored = UNSET if kb.versioned else False, list(copies) or UNSET
-        files = SourcesAnswer.from_block(kb.sources) if kb.sources else UNSET
-        answer = cls(kb.branch, kb.commit, kb.dirty, kb.in_sync, versioned=versioned, copies=stored, sources=files)
-        return (
-            structs.replace(answer, worktree=kb.worktree, git_head=kb.git_head) if whole or not kb.in_sync else answer
+        answer = cls(
+            kb.branch,
+            kb.commit,
+            kb.dirty,
+            kb.in_sync,
+            versioned=UNSET if kb.versioned else False,
+            copies=list(copies) or UNSET,
+            sources=SourcesAnswer.from_block(kb.sources) if kb.sources else UNSET,
         )
+        if kb.in_sync and not whole:
+            return answer
+        return structs.replace(answer, worktree=kb.worktree, git_head=kb.git_head)
 
 
 class ToolWarning(Record, frozen=True):

@@ -16,7 +16,7 @@ from tests.support.terminal import Project, make_repo, opened
 from vmrag_link.code import languages
 from vmrag_mcp.call import Behaviour
 from vmrag_mcp.options import ToolChoice, select_tools
-from vmrag_mcp.results import MOST_PATHS
+from vmrag_mcp.results import MAX_PATHS
 from vmrag_mcp.server import KnowledgeServer
 from vmrag_mcp.session import Session
 
@@ -239,14 +239,14 @@ def test_between_two_calls_no_file_of_an_index_is_held(tools):
 
 
 def test_kb_block_lists_a_few_files_and_their_count(tools, project):
-    for number in range(MOST_PATHS + 5):
+    for number in range(MAX_PATHS + 5):
         project.write(f"docs/{number:02}.md", f"number {number}\n")
     project.git("add", "-N", "docs")
     project.write("docs/untracked.md", "nobody\n")
     sources = tools("chroma_get_documents", collection_name="docs", limit=1)["kb"]["sources"]
     assert (len(sources["uncommitted"]), sources["uncommitted_count"], sources["untracked"]) == (
-        MOST_PATHS,
-        MOST_PATHS + 5,
+        MAX_PATHS,
+        MAX_PATHS + 5,
         1,
     )
     assert sources["commit"] == project.git("rev-parse", "HEAD")

@@ -71,7 +71,7 @@ def test_clean_branch_without_a_remote(project: Project, tools: Tools) -> None:
 
 
 def test_first_of_many_uncommitted_documents_are_named(project: Project, tools: Tools, monkeypatch) -> None:
-    monkeypatch.setattr(history, "LISTED", 2)
+    monkeypatch.setattr(history, "MAX_LISTED_DOCUMENTS", 2)
     for name in ("a.md", "b.md", "c.md"):
         project.put(name, "New.")
     answer = tools("dolt_status", verbose=True)

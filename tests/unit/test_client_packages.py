@@ -10,7 +10,7 @@ import re
 import tomllib
 import zipfile
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import quote
 
 import jsonschema
 import pytest
@@ -19,7 +19,7 @@ import yaml
 import vmrag_link
 from vmrag_mcp.clients import server_command
 from vmrag_mcp.clients.table import CLIENTS
-from vmrag_mcp.options import ToolChoice, select_tools
+from vmrag_mcp.options import Flags, ToolChoice, select_tools
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "clients" / "claude-code"
@@ -112,18 +112,20 @@ def test_plugin_has_server_skill_and_commands_with_existing_tools():
         assert named <= select_tools(ToolChoice("essential")).tools.keys(), text
 
 
-def test_documented_links_are_those_that_are_made():
+def test_documented_links_start_the_server():
+    """Links for editors: https://cursor.com/docs/context/mcp/install-links (a page, because many
+    pages show only web links) and https://code.visualstudio.com/api/extension-guides/ai/mcp.
+    """
     page = (ROOT / "CONTRIBUTING.md").read_text()
-    for link in (server_command.cursor_link(), server_command.vscode_link(), server_command.vscode_page_link()):
-        assert link in page, link
-    query_fields = parse_qs(urlsplit(server_command.cursor_link()).query)
-    server = json.loads(base64.b64decode(query_fields["config"][0]))
-    assert json.loads(unquote(server_command.vscode_link().partition("?")[2])) == {
-        "name": query_fields["name"][0],
-        **server,
-    }
-    assert json.loads(parse_qs(urlsplit(server_command.vscode_page_link()).query)["config"][0]) == server
-    assert server["args"][-3:] == [PROJECT["name"], *FIRST_TOOLS]
+    options = server_command.format_options(Flags())
+    server = {"command": "uvx", "args": ["--with", "vmrag-link[mcp]", PROJECT["name"], *options]}
+    text = json.dumps(server, separators=(",", ":"))
+    config = quote(base64.b64encode(text.encode()).decode(), safe="")
+    assert f"https://cursor.com/en/install-mcp?name=vmrag&config={config}" in page
+    named = json.dumps({"name": "vmrag", **server}, separators=(",", ":"))
+    assert f"vscode:mcp/install?{quote(named, safe='')}" in page
+    assert f"https://insiders.vscode.dev/redirect/mcp/install?name=vmrag&config={quote(text, safe='')}" in page
+    assert list(options) == FIRST_TOOLS
 
 
 def test_every_client_is_documented_with_its_files():

@@ -1,12 +1,7 @@
-"""How a client starts this server: the entry of its file, and links that install it in an editor.
-
-`docs/mcp.md` has the links. They are for people who have not installed the server: uv fetches the
-package, and the editor names the open project.
-"""
+"""How a client starts this server: the command in the entry of its file, and who wrote an entry."""
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 import os
@@ -17,7 +12,6 @@ import sysconfig
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from vmrag_link import env
 from vmrag_link.paths import Places
@@ -204,33 +198,6 @@ def _name_server(top: Path) -> str:
     """
     word = re.sub(r"[^a-z0-9]+", "-", top.name.lower()).strip("-")
     return f"{SERVER}-{word}" if word else SERVER
-
-
-LINK_COMMAND = "uvx"
-LINK_ARGUMENTS = ("--with", "vmrag-link[mcp]", "vmrag-link", *format_options(Flags()))
-
-
-def cursor_link() -> str:
-    """Return a link to a web page, because many pages show only web links.
-
-    See https://cursor.com/docs/context/mcp/install-links.
-    """
-    config = base64.b64encode(_format_json({"command": LINK_COMMAND, "args": [*LINK_ARGUMENTS]}).encode()).decode()
-    return f"https://cursor.com/en/install-mcp?name={SERVER}&config={quote(config, safe='')}"
-
-
-def vscode_link() -> str:
-    """Return a link of the form `vscode:mcp/install?JSON`.
-
-    See https://code.visualstudio.com/api/extension-guides/ai/mcp.
-    """
-    return f"vscode:mcp/install?{quote(_format_json({'name': SERVER, 'command': LINK_COMMAND, 'args': [*LINK_ARGUMENTS]}), safe='')}"
-
-
-def vscode_page_link() -> str:
-    """Return the same link through a page of its makers, because many pages show only web links."""
-    config = quote(_format_json({"command": LINK_COMMAND, "args": [*LINK_ARGUMENTS]}), safe="")
-    return f"https://insiders.vscode.dev/redirect/mcp/install?name={SERVER}&config={config}"
 
 
 def _cut_value(text: str) -> str:

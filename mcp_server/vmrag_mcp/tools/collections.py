@@ -20,6 +20,7 @@ from vmrag_mcp.arguments import CollectionName, Given, Offset
 from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import DerivedRecord, ToolAnswer, ToolResult
+from vmrag_mcp.tools import outcome
 
 CollectionKind = Literal["chroma", "issues", "knowledge", "library", "compounding", "external", "system", "source"]
 
@@ -114,32 +115,27 @@ def chroma_list_collections(
 ) -> ChromaListCollectionsResult:
     """List the collections of the checked-out commit with their numbers of documents."""
 
-    def look(rows: TextSource, origin: AnswerOrigin) -> tuple[AnswerOrigin, int, list[CollectionEntry]]:
+    def list_page(rows: TextSource, origin: AnswerOrigin) -> ChromaListCollectionsResult:
+        call.set_origin(origin)
         matching = [
             collection
             for collection in rows.list_collections(origin.at)
             if name_contains.lower() in collection.name.lower()
         ]
-        page = matching[offset:][: limit or None]
-        return (
-            origin,
-            len(matching),
-            [
-                _collection_entry(collection, rows.count_documents(origin.at, collection=collection.name))
-                for collection in page
-            ],
+        page = [
+            _collection_entry(collection, rows.count_documents(origin.at, collection=collection.name))
+            for collection in matching[offset:][: limit or None]
+        ]
+        return ChromaListCollectionsResult(
+            collections=page,
+            total_count=len(matching),
+            has_more=offset + len(page) < len(matching),
+            limit=limit,
+            offset=offset,
+            message=f"{len(page)} of {len(matching)} collections.",
         )
 
-    origin, total, rows = reading.read_texts(call.ws, None, look)
-    call.set_origin(origin)
-    return ChromaListCollectionsResult(
-        collections=rows,
-        total_count=total,
-        has_more=offset + len(rows) < total,
-        limit=limit,
-        offset=offset,
-        message=f"{len(rows)} of {total} collections.",
-    )
+    return reading.read_texts(call.ws, None, list_page)
 
 
 def _collection_entry(collection: Collection, documents: int) -> CollectionEntry:
@@ -161,7 +157,7 @@ def chroma_get_collection_info(call: Call, *, collection_name: CollectionName) -
     """Show the settings of a collection: metadata, embedding function, chunking and size.
     Searching does not need them.
     """
-    origin, indexed = read_indexed(call.find_readable(collection_name), collection_name)
+    origin, indexed = read_indexed(stores.find_readable(call.ws, collection_name), collection_name)
     call.set_origin(origin)
     collection = indexed.collection
     effective = {"embedding_model": collection.embedding_model, **indexed.hnsw}
@@ -185,7 +181,7 @@ def chroma_get_collection_info(call: Call, *, collection_name: CollectionName) -
 @tool("R", reads_files=True)
 def chroma_get_collection_count(call: Call, *, collection_name: CollectionName) -> ToolAnswer[CollectionSize]:
     """Count the documents of a collection."""
-    origin, size = index_status.read_size(call.find_readable(collection_name), collection_name)
+    origin, size = index_status.read_size(stores.find_readable(call.ws, collection_name), collection_name)
     call.set_origin(origin)
     return ToolAnswer(size, message=f"Collection {size.collection_name!r} has {plural(size.count, 'document')}.")
 
@@ -222,7 +218,7 @@ def chroma_create_collection(
         chunking=chunking,
         get_or_create=get_or_create,
     )
-    report = call.accept_write(result)
+    report = outcome.stored_report(call, result)
     collection = report.collection
     if not report.created and metadata:
         call.warn("IGNORED_SETTING", f"Collection {collection.name!r} already exists; its metadata was not changed.")
@@ -252,10 +248,12 @@ def chroma_modify_collection(
     """Rename a collection or replace its metadata. Its documents stay."""
     stores.require_stored(call.ws, collection_name)
     result = writes.modify_collection(call.ws, collection_name, new_name=new_name or None, metadata=new_metadata)
-    report = call.accept_write(result)
+    report = outcome.stored_report(call, result)
     if report.unapplied:
         call.warn("IGNORED_SETTING", f"The existing index keeps its old settings: {', '.join(report.unapplied)}.")
-    changed = [name for name, is_changed in (("name", report.renamed), ("metadata", report.described)) if is_changed]
+    changed = ["name"] if report.renamed else []
+    if report.described:
+        changed.append("metadata")
     return ChromaModifyCollectionResult(
         collection=DescribedCollection(report.collection.name, shown_metadata(report.collection)),
         changes=CollectionChanges.from_report(report),
@@ -270,12 +268,12 @@ def chroma_delete_collection(
     """Delete a collection and all its documents if the user wants that. Other branches keep it."""
     stores.require_stored(call.ws, collection_name)
     result = writes.delete_collection(call.ws, collection_name, confirmed=confirm or not call.behaviour.require_confirm)
-    report = call.accept_write(result)
-    note = f" Its uncommitted documents are kept in revision {report.kept}." if report.kept else ""
+    report = outcome.stored_report(call, result)
+    kept = f" Its uncommitted documents are kept in revision {report.kept}." if report.kept else ""
     count = plural(report.documents, "document")
     return ChromaDeleteCollectionResult(
         deleted_collection=report.name,
         documents_deleted=report.documents,
         status="success",
-        message=f"Deleted {report.name!r} with {count}{call.format_tail('dolt_reset restores what was committed')}.{note}",
+        message=f"Deleted {report.name!r} with {count}{call.format_tail('dolt_reset restores what was committed')}.{kept}",
     )

@@ -1,4 +1,4 @@
-"""The differences between two places in the knowledge base.
+"""The differences between two revisions, or between a revision and the uncommitted documents.
 
 Other tools also list changed documents as these entries.
 """
@@ -114,10 +114,10 @@ class GetDiffResult(ToolResult, frozen=True):
     collections: Collections = UNSET
 
 
-TEXT = 2000
+MAX_TEXT_CHARACTERS = 2000
 """Maximum number of characters of a shown text."""
 
-_TYPES: dict[ChangeKind, ChangeType] = {"added": "added", "modified": "modified", "removed": "deleted"}
+_CHANGE_TYPES: dict[ChangeKind, ChangeType] = {"added": "added", "modified": "modified", "removed": "deleted"}
 
 
 class Changes(Record, frozen=True):
@@ -145,8 +145,10 @@ def get_diff(
     """Compare two commits, or a commit with the uncommitted documents: list the documents and
     collections that differ.
     """
-    origin, ws = call.find_origin(), call.ws
-    old, new = (revparse.resolve_tool_at(ws, name, origin) for name in (from_ref, to_ref))
+    ws = call.ws
+    origin = call.find_origin()
+    old = revparse.resolve_tool_at(ws, from_ref, origin)
+    new = revparse.resolve_tool_at(ws, to_ref, origin)
     changes = find_changes(ws.engine, old, new)
     kinds = {collection.name: collection.kind for at in (old, new) for collection in ws.engine.list_collections(at)}
     if table:
@@ -174,17 +176,16 @@ def get_diff(
 
 
 def find_changes(engine: Engine, old: At | None, new: At) -> Changes:
-    """Return the changes from the place `old` to `new`. Without `old`, everything is new."""
+    """Return the changes from `old` to `new`. Without `old`, everything is new."""
     difference = diff.diff_documents(engine, old, new)
     renamed = diff.renamed_collections(difference)
     renamed_names = {*renamed, *renamed.values()}
-    collections = (
-        ChangedCollection(collection.key, "renamed", renamed[collection.key])
-        if collection.key in renamed
-        else ChangedCollection(collection.key, _TYPES[collection.kind])
-        for collection in difference.collections
-        if collection.key not in renamed.values()
-    )
+    collections = []
+    for collection in difference.collections:
+        if collection.key in renamed:
+            collections.append(ChangedCollection(collection.key, "renamed", renamed[collection.key]))
+        elif collection.key not in renamed_names:
+            collections.append(ChangedCollection(collection.key, _CHANGE_TYPES[collection.kind]))
     documents = tuple(document for document in difference.documents if document.key[0] not in renamed_names)
     return Changes(msgspec.structs.replace(difference, documents=documents), tuple(collections))
 
@@ -242,13 +243,15 @@ def build_entries(
 
 def _build_entry(change: HeaderChange) -> DiffEntry:
     header = change.header
-    return DiffEntry(header.collection, header.doc_id, _TYPES[change.kind], header.title, table="")
+    return DiffEntry(header.collection, header.doc_id, _CHANGE_TYPES[change.kind], header.title, table="")
 
 
 def _build_text_entry(change: HeaderChange, old: Document | None, new: Document | None) -> DiffEntry:
     sides = [None if side is None else side.content for side in (old, new)]
-    text = TextDiff(_compare_metadata(old, new), *(None if side is None else side[:TEXT] for side in sides))
-    cut = any(side and len(side) > TEXT for side in sides)
+    text = TextDiff(
+        _compare_metadata(old, new), *(None if side is None else side[:MAX_TEXT_CHARACTERS] for side in sides)
+    )
+    cut = any(side and len(side) > MAX_TEXT_CHARACTERS for side in sides)
     return msgspec.structs.replace(_build_entry(change), diff=text, truncated=cut or UNSET)
 
 

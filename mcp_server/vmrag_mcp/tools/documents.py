@@ -1,4 +1,7 @@
-"""Documents: list, read, search, add, change and delete them."""
+"""The tools for documents: list, read, search, add, change and delete them.
+
+The functions without `@tool` and without an underscore also serve the tools of other toolsets.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,13 @@ from vmrag_mcp.results import ToolAnswer
 from vmrag_mcp.tools import document_results as answers
 from vmrag_mcp.tools import outcome
 
-PEEKED_CHARACTERS = 500
+MAX_PEEK_CHARACTERS = 500
 """Maximum length of each text in a glance at a collection."""
 
-MATCH_CHARACTERS = 2000
+MAX_MATCH_CHARACTERS = 2000
 """Maximum length of each text in a list of matches."""
 
-N_RESULTS = 5
+DEFAULT_RESULTS = 5
 """Default number of matches of a text."""
 
 Queries = Annotated[
@@ -72,7 +75,7 @@ def chroma_peek_collection(
         collection_name=page.collection.name,
         documents=[
             answers.PeekedDocument(
-                item.name, text[:PEEKED_CHARACTERS], item.metadata, truncated=len(text) > PEEKED_CHARACTERS
+                item.name, text[:MAX_PEEK_CHARACTERS], item.metadata, truncated=len(text) > MAX_PEEK_CHARACTERS
             )
             for item, text in zip(page.items, texts, strict=True)
         ],
@@ -90,7 +93,7 @@ def chroma_query_documents(
     collection_name: Annotated[str | None, Given("collection; default: all")] = None,
     n_results: Annotated[
         int | None, Given("maximum number of matches for each text", low=1, high=100, clamped=True, omitted=None)
-    ] = N_RESULTS,
+    ] = DEFAULT_RESULTS,
     mode: Annotated[
         Ranked | None, Given("ranking; default: from the settings, vector in a named stored collection")
     ] = None,
@@ -120,11 +123,11 @@ def chroma_query_documents(
     pack = _request_passages(call, max_tokens, neighbours)
     narrowing = make_narrowing(paths=path or (), languages=lang or (), symbols=symbol or (), kinds=kind or ())
     report = similar.find_similar(
-        call.ws if collection_name is None else call.find_readable(collection_name),
+        call.ws if collection_name is None else stores.find_readable(call.ws, collection_name),
         collection_name,
         query_texts,
         SimilarRequest(
-            k=n_results or (MOST_HITS if max_tokens else N_RESULTS),
+            k=n_results or (MOST_HITS if max_tokens else DEFAULT_RESULTS),
             mode=Mode(mode) if mode else None,
             where=where,
             where_document=where_document,
@@ -183,12 +186,12 @@ def _build_passages_result(
 
 
 def _build_passage(packed: PackedPassage) -> answers.QueryPassage:
-    of_file = packed.path is not None
+    has_path = packed.path is not None
     return answers.QueryPassage(
         collection=packed.collection,
         path=packed.path if packed.path is not None else UNSET,
-        lines=list(packed.lines) if packed.lines and of_file else UNSET,
-        id=UNSET if of_file else packed.doc_id,
+        lines=list(packed.lines) if packed.lines and has_path else UNSET,
+        id=UNSET if has_path else packed.doc_id,
         symbol=packed.symbol or UNSET,
         signature=packed.signature or UNSET,
         heading=packed.heading or UNSET,
@@ -246,8 +249,9 @@ def _limit_matches(call: Call, results: list[answers.QueryMatches]) -> list[answ
             fitting.append(answers.QueryMatches(result.query, matches, result.weak))
         if len(matches) < len(result.matches):
             break
-    if left_out := sum(len(result.matches) for result in results) - sum(len(result.matches) for result in fitting):
-        texts = f" and {plural(len(results) - len(fitting), 'text')}" * (len(fitting) < len(results))
+    left_out = sum(len(result.matches) for result in results) - sum(len(result.matches) for result in fitting)
+    if left_out:
+        texts = f" and {plural(len(results) - len(fitting), 'text')}" if len(fitting) < len(results) else ""
         call.warn(
             "LEFT_OUT",
             f"The answer would be longer than {call.behaviour.page_chars:,} characters (mcp.page_chars); left out: "
@@ -260,23 +264,23 @@ def _build_match(
     report: SimilarReport, row: int, column: int, include: Sequence[str], *, with_collection: bool
 ) -> answers.QueryMatch:
     """Return a match from the report: rows are texts, columns are their matches."""
-    hit, place = report.matches[row][column], report.places[row][column]
+    hit = report.matches[row][column]
+    location = report.places[row][column]
+    chunk = chunk_id(hit.doc_id, hit.chunk)
     with_text = "documents" in include
     cosine = report.cosines[row][column] if report.cosines and "distances" in include else None
     metadata = hit.placed_metadata if "provenance" in include else hit.shown_metadata
     return answers.QueryMatch(
         id=format_chunk_id(hit),
         collection=hit.collection if with_collection else UNSET,
-        document=hit.text[:MATCH_CHARACTERS] if with_text else UNSET,
-        truncated=True if with_text and len(hit.text) > MATCH_CHARACTERS else UNSET,
+        document=hit.text[:MAX_MATCH_CHARACTERS] if with_text else UNSET,
+        truncated=True if with_text and len(hit.text) > MAX_MATCH_CHARACTERS else UNSET,
         metadata=remove_origin(metadata) if "metadatas" in include else UNSET,
         distance=UNSET if cosine is None else to_distance(report.collections[hit.collection].distance, cosine),
         similarity=UNSET if cosine is None else to_similarity(cosine),
-        embedding=report.embeddings[hit.collection, chunk_id(hit.doc_id, hit.chunk)]
-        if "embeddings" in include
-        else UNSET,
+        embedding=report.embeddings[hit.collection, chunk] if "embeddings" in include else UNSET,
         also_in=list(hit.also_in) or UNSET,
-        **(msgspec.structs.asdict(place) if place else {}),
+        **(msgspec.structs.asdict(location) if location else {}),
     )
 
 
@@ -323,7 +327,7 @@ def chroma_get_documents(
 
 def read_page(call: Call, name: str, selection: Selection, request: PageRequest) -> DocumentPage:
     """Return a page of documents, for all tools that get documents."""
-    page = document_selection.get_page(call.find_readable(name), name, selection, request)
+    page = document_selection.get_page(stores.find_readable(call.ws, name), name, selection, request)
     call.set_origin(page.origin)
     call.add_quoted((page.collection.name, item.doc_id) for item in page.items)
     return page
@@ -447,7 +451,9 @@ def chroma_delete_documents(
     """
     if not call.ws.sources.find_writable(collection_name):
         stores.require_stored(call.ws, collection_name, ids or ())
-    result = remove_selected(call.find_store(collection_name), collection_name, Selection(ids, where, where_document))
+    result = remove_selected(
+        stores.find_store(call.ws, collection_name), collection_name, Selection(ids, where, where_document)
+    )
     report = outcome.stored_report(call, result)
     missing = f"; {len(report.missing_ids)} ids not found" if report.missing_ids else ""
     count = plural(report.documents_deleted, "document")

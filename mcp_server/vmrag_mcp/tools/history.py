@@ -26,7 +26,7 @@ from vmrag_mcp.tools import diff
 from vmrag_mcp.tools import history_results as results
 from vmrag_mcp.tools.diff import ChangeEntry, Changes, Summary
 
-LISTED = 1000
+MAX_LISTED_DOCUMENTS = 1000
 """Maximum number of listed documents of one commit, or of uncommitted documents."""
 
 
@@ -37,7 +37,8 @@ def dolt_status(
     """Show branch, commit, uncommitted documents and conflicts, and compare them with remote,
     index and pin. Call it before a commit, or if in_sync is false.
     """
-    changes, remote = find_uncommitted(call), find_upstream(call.ws)
+    changes = find_uncommitted(call)
+    remote = find_upstream(call.ws)
     problem = kb_status.probe_remote(call.ws, remote) if remote else ""
     if problem:
         call.warn("REMOTE_UNREACHABLE", problem)
@@ -81,12 +82,13 @@ def status_result(
 
 
 def _local_changes(call: Call, changes: Changes, *, verbose: bool) -> results.UncommittedDocuments:
-    documents, summary = changes.diff.documents, Summary.from_report(changes.diff.changes)
+    documents = changes.diff.documents
+    summary = Summary.from_report(changes.diff.changes)
     if not verbose:
         return results.UncommittedDocuments(not changes.is_empty, summary)
     # The answer names each document twice.
     room = call.behaviour.page_chars // 2
-    listed = diff.build_entries(call.ws.engine, changes.diff, documents[:LISTED], characters=room)
+    listed = diff.build_entries(call.ws.engine, changes.diff, documents[:MAX_LISTED_DOCUMENTS], characters=room)
     if more := len(documents) - len(listed):
         call.warn(
             "NOTE",
@@ -101,9 +103,9 @@ def _local_changes(call: Call, changes: Changes, *, verbose: bool) -> results.Un
 
 
 def _status_message(origin: AnswerOrigin, changes: Changes, distance: AheadBehind, merge: OpenMerge | None) -> str:
-    place = f"On {origin.kb.branch!r}" if origin.kb.branch else "Not on a branch"
+    branch = f"On {origin.kb.branch!r}" if origin.kb.branch else "Not on a branch"
     total = len(changes.diff.documents)
-    parts = [f"{place} at {origin.revision[:7]}", f"{plural(total, 'uncommitted document')}"]
+    parts = [f"{branch} at {origin.revision[:7]}", f"{plural(total, 'uncommitted document')}"]
     if changes.collections and not total:
         parts.append("a changed collection")
     if distance.ahead or distance.behind:
@@ -144,9 +146,9 @@ def dolt_commits(
     documents.
     """
     origin, ws = call.find_origin(), call.ws
-    is_wanted = made_between(_parse_time("since", since), _parse_time("until", until, end=True))
+    is_in_range = made_between(_parse_time("since", since), _parse_time("until", until, end=True))
     start = revparse.resolve_tool_branch_rev(ws, branch, origin) if branch else origin.revision
-    page = list_log(ws, start, limit=limit, offset=offset, matches=is_wanted)
+    page = list_log(ws, start, limit=limit, offset=offset, matches=is_in_range)
     name = branch or origin.kb.branch
     return results.DoltCommitsResult(
         branch=name,
@@ -189,7 +191,7 @@ def dolt_show(
     rows = diff.build_entries(
         ws.engine,
         changed.diff,
-        documents[:LISTED],
+        documents[:MAX_LISTED_DOCUMENTS],
         texts=diff_limit if include_diff else 0,
         characters=call.behaviour.page_chars,
     )

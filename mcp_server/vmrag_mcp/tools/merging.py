@@ -49,7 +49,7 @@ class ResolveConflictsResult(ToolResult, frozen=True):
     commit: CommitWithParent | None
 
 
-_TYPES = {"uncommitted": "merge"}
+_MERGE_TYPES = {"uncommitted": "merge"}
 
 
 @tool("WVD", by_argument=CLEARING)
@@ -73,8 +73,9 @@ def merge_branch(
         planned = merging.preview_merge(call.ws, source, target=target)
         counts = f"{plural(len(planned.conflicts), 'conflict')}, {plural(planned.merge.changes.total, 'other document')} changed"
         summary = f"Merging {source!r} into {planned.target!r} would give {counts}."
-        nothing = planned.merge.result == "already_up_to_date"
-        return _merge_result(planned, source, _describe_merge(planned, source) if nothing else summary, preview=True)
+        if planned.merge.result == "already_up_to_date":
+            summary = _describe_merge(planned, source)
+        return _merge_result(planned, source, summary, preview=True)
     result = merging.merge_branch(
         call.ws, source, target=target, message=message, on_conflict=on_conflict, how=if_uncommitted
     )
@@ -92,7 +93,7 @@ def _merge_result(
     return MergeBranchResult(
         source=source,
         target=result.target,
-        merge_type=_TYPES.get(report.result, report.result),  # type: ignore[arg-type]  # of a merge that ended well
+        merge_type=_MERGE_TYPES.get(report.result, report.result),  # type: ignore[arg-type]  # of a merge that ended well
         commits_merged=result.commits,
         from_commit=report.ours,
         to_commit=report.revision or report.ours,

@@ -41,13 +41,15 @@ def warn_unfinished(call: Call, *, pending: str, staged: bool) -> None:
 
 
 def warn_pending(call: Call, result: WriteResult[R]) -> None:
-    """Warn if the index, or git's index for notes, does not have the change, and set the origin of
-    notes.
+    """Warn if the index, or git's index for notes, does not have the change.
+
+    Notes are Markdown files, which git commits. So an answer about notes has the origin of git.
     """
     if result.notes is None:
         call.warn_pending(result.pending)
         return
-    call.warn_pending_note(result.pending)
+    if result.pending:
+        call.warn("NOTE", result.pending)
     call.set_origin(find_git_origin(call.ws))
 
 
@@ -57,7 +59,9 @@ def describe_commit(call: Call, result: WriteResult[R], what: str) -> str:
 
 
 def stored_report(call: Call, result: WriteResult[R]) -> R:
-    """Return the report of a write. The answer's `kb` and warnings show its place."""
+    """Return the report of a write. The answer's `kb` shows where it was written, and its warnings
+    what remains to do.
+    """
     if not result.versioned:
         call.set_origin(find_origin(call.ws.local))
     warn_pending(call, result)

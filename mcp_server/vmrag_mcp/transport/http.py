@@ -24,7 +24,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.middleware.cors import CORSMiddleware
 
 from vmrag_link.errors import Busy, UsageInvalid
-from vmrag_mcp.client_tools import HEADER, PARAMETER, ClientTools
+from vmrag_mcp.client_tools import TOOLSETS_HEADER, TOOLSETS_PARAMETER, ClientTools
 from vmrag_mcp.process import log
 from vmrag_mcp.server import SESSION_HEADER, TOOLSETS_KEY, KnowledgeServer
 from vmrag_mcp.transport.address import ListenAddress
@@ -233,7 +233,9 @@ class ToolsetChoice:
 def _named_toolsets(scope: Scope) -> str | None:
     """Return the toolsets that a request names; None for none or an empty list."""
     query = parse_qsl(scope.get("query_string", b"").decode("latin-1"))
-    values = _read_values(scope, HEADER.lower()) or [value for name, value in query if name == PARAMETER]
+    values = _read_values(scope, TOOLSETS_HEADER.lower()) or [
+        value for name, value in query if name == TOOLSETS_PARAMETER
+    ]
     return ",".join(filter(None, (name.strip() for name in values))) or None
 
 
@@ -244,7 +246,7 @@ def _read_values(message: MutableMapping[str, Any], name: str) -> list[str]:
 async def _send_error(send: Send, error: UsageInvalid) -> None:
     """Send a JSON-RPC error, with a status that every client treats as a failure."""
     valid_names = ", ".join(error.details["toolsets"])
-    message = f"{error.message} Use these names in {HEADER}, or in {PARAMETER} of the address: {valid_names}"
+    message = f"{error.message} Use these names in {TOOLSETS_HEADER}, or in {TOOLSETS_PARAMETER} of the address: {valid_names}"
     body = {"jsonrpc": "2.0", "id": None, "error": {"code": _INVALID_REQUEST, "message": message}}
     headers = [(b"content-type", b"application/json")]
     await send({"type": "http.response.start", "status": _BAD_REQUEST, "headers": headers})
