@@ -2,9 +2,9 @@
 for pre-commit and prek.
 
 The framework runs them in its own environment without an index and a model. That is enough to check
-pins, but not to switch the knowledge base. If `vmrag install` installed a shim for the same hook,
-git runs both, and the shim does the work. The shim sees what the framework stashes, and every ref
-of a push.
+pins, but not to switch the knowledge base. If `vmrag install` installed a shim (`shims`) for the
+same hook, git runs both, and the shim does the work. The shim sees what the framework stashes, and
+every ref of a push.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vmrag_link.paths import Places
 
 
 def check_staged_pin() -> bool:
-    """Return whether the staged pin stops the commit."""
+    """Return whether the staged pin stops the commit. If a shim runs, it decides instead."""
     index = env.read_variable(env.COMMIT_INDEX)
     places = plumbing.locate_work_tree(Path.cwd())
     hook = "pre-merge-commit" if env.list_merge_heads() else "pre-commit"
@@ -35,7 +35,7 @@ def check_staged_pin() -> bool:
 
 
 def check_pushed_ref() -> bool:
-    """Return whether a pin stops the push.
+    """Return whether a pin stops the push. If a shim runs, it decides instead.
 
     The framework passes only the first of several refs.
     """

@@ -1,11 +1,17 @@
-"""The parts of the shims in POSIX sh, each with the contract of its hook above it.
+"""The parts of the shims in POSIX sh.
 
-`vmrag_hooks.shims` fills in `@NAME@`. The parts must run in dash, busybox and bash, and use only
-builtins in the common case.
+`shims.format_shim` joins the parts of a hook and fills in `@NAME@`. The parts must run in dash,
+busybox and bash, and use only builtins in the common case. Above a part that only some hooks have,
+a comment states what git gives to these hooks and what the part decides.
+
+The *chained hook* is the hook of another tool at the same path, which the shim runs first
+(`chaining`). Variables of the shell: `status` is its exit code, `dir` the git directory of the work
+tree, `common` the one that all work trees share, and `head` the name of HEAD's ref, or `detached`.
 """
 
 from __future__ import annotations
 
+# The beginning of a shim in a file: finds the chained hook, and defines `run_chained`.
 CHAINED = r"""#!/bin/sh
 # vmrag-hook @VERSION@ (written by `vmrag install`, removed by `vmrag uninstall`; put your own hook into the
 # file @HOOK@.vmrag-chained next to this one). VMRAG=0 in the environment switches it off.
@@ -42,6 +48,7 @@ run_chained() {
 }
 """
 
+# The beginning of a shim that git's configuration starts. It has no chained hook.
 CONFIGURED = r"""# vmrag-hook @VERSION@ (written by `vmrag install`, removed by `vmrag uninstall`; `config` next to it lets git run it).
 # VMRAG=0 in the environment switches it off.
 hook=@HOOK@
@@ -50,12 +57,14 @@ chained=
 @DRY@
 """
 
+# With VMRAG=dry, the shim only prints its name.
 DRY = """\
 if [ "${VMRAG-}" = @DRYRUN@ ]; then
     echo "@SAYS@ $hook" >&2 # `vmrag doctor` tests that git starts the hook
     exit 0
 fi"""
 
+# Runs the chained hook with the standard input of git, which `given` repeats.
 STDIN = r"""
 input=
 given() {
@@ -68,6 +77,7 @@ if [ -n "$chained" ]; then
 fi
 """
 
+# Runs the chained hook of a hook without standard input.
 NO_STDIN = r"""
 if [ -n "$chained" ]; then
     run_chained "$@"
@@ -75,7 +85,8 @@ if [ -n "$chained" ]; then
 fi
 """
 
-PLACES = r"""[ "${VMRAG-}" = 0 ] && exit $status
+# Finds the folders of git, and ends the shim if it has nothing to do in this repository.
+FOLDERS = r"""[ "${VMRAG-}" = 0 ] && exit $status
 @REFUSED@dir=.git
 if [ ! -d .git ]; then # a linked work tree or a submodule: `gitdir: PATH`
     line=
@@ -131,9 +142,10 @@ fi
 # All eight: another tool's hook runs first, with the same arguments and standard input. Its exit
 # code is that of the shim, unless vmrag stops git (`CHAINED`). A shim does nothing with VMRAG=0, if
 # git works for another repository than the one around the work tree, and in a work tree that
-# `vmrag install --worktree` left out (`PLACES`). Without a knowledge base, it only serves Chroma's
+# `vmrag install --worktree` left out (`FOLDERS`). Without a knowledge base, it only serves Chroma's
 # store of files after post-*, and prints `vmrag clone` as a hint in a fresh clone.
 
+# Defines `find_commit`.
 HEAD_COMMIT = r"""
 [ "$head" != refs/heads/.invalid ] || head=$(git symbolic-ref -q HEAD) || head=detached # refs are not files here
 commit=
@@ -378,6 +390,7 @@ new_pin() { # Does the push add a pin that no remote-tracking branch has? If unk
 [ -d "$common/vmrag/kb" ] || new_pin || exit 0
 """
 
+# Chooses the Python that runs the hook.
 RUN = r"""
 unset @VARIABLES@
 python=
@@ -401,6 +414,7 @@ $input
 END
 """
 
+# Converts the exit code of Python to the exit code for git.
 END = r"""case $? in
 0) ;;
 @REFUSES@) exit 1 ;;

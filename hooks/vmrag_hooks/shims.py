@@ -42,16 +42,16 @@ _STOP_PUSH = f"""\
 """
 
 _SYNC_PARTS = (parts.SYNC, parts.RUN, parts.START, parts.END)
-_FOLDER_PARTS = (parts.PLACES, parts.HEAD_COMMIT)
+_FOLDER_PARTS = (parts.FOLDERS, parts.HEAD_COMMIT)
 _PARTS = {
     "post-checkout": (parts.NO_STDIN, *_FOLDER_PARTS, *_SYNC_PARTS),
     "post-merge": (parts.NO_STDIN, *_FOLDER_PARTS, parts.QUEUE_COMMIT, *_SYNC_PARTS),
     "post-rewrite": (parts.STDIN, *_FOLDER_PARTS, parts.QUEUE_REWRITTEN, *_SYNC_PARTS),
     "post-commit": (parts.NO_STDIN, *_FOLDER_PARTS, parts.QUEUE_COMMIT, *_SYNC_PARTS),
     "post-applypatch": (parts.NO_STDIN, *_FOLDER_PARTS, parts.QUEUE_COMMIT, *_SYNC_PARTS),
-    "pre-commit": (parts.NO_STDIN, parts.PLACES, parts.COMMIT_GATE, parts.RUN, parts.START, parts.END),
-    "pre-merge-commit": (parts.NO_STDIN, parts.PLACES, parts.RUN, parts.START, parts.END),
-    "pre-push": (parts.STDIN, parts.PLACES, parts.PUSH_GATE, parts.RUN, parts.START_WITH_STDIN, parts.END),
+    "pre-commit": (parts.NO_STDIN, parts.FOLDERS, parts.COMMIT_GATE, parts.RUN, parts.START, parts.END),
+    "pre-merge-commit": (parts.NO_STDIN, parts.FOLDERS, parts.RUN, parts.START, parts.END),
+    "pre-push": (parts.STDIN, parts.FOLDERS, parts.PUSH_GATE, parts.RUN, parts.START_WITH_STDIN, parts.END),
 }
 
 

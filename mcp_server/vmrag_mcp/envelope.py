@@ -30,8 +30,6 @@ from vmrag_mcp.cutting import cut_lists
 from vmrag_mcp.results import KbAnswer, TextResult, ToolAnswer, ToolResult, ToolWarning
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from vmrag_link.workspace.follow.provenance import KbBlock
     from vmrag_mcp.options import ToolSelection
 
@@ -318,15 +316,3 @@ def _describe_origin(kb: KbBlock) -> str:
     changes = [f"{plural(edited, 'file')} edited"] if edited else []
     changes += ["uncommitted documents"] if kb.dirty else []
     return " and ".join(names) + (f" with {' and '.join(changes)}" if names and changes else "")
-
-
-def build_internal_error(log: Path | None) -> VmragError:
-    """Return the error for a bug. Its traceback is in the log; None if no log could be written."""
-    from vmrag_link.ops import buglog
-
-    return VmragError(
-        "internal error: no stored data was lost.",
-        hint=buglog.suggest_report(log),
-        incident=log.stem if log else "",
-        log=str(log or ""),
-    )

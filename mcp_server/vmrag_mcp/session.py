@@ -116,6 +116,7 @@ class Session:
         *,
         agent: str,
     ) -> dict[str, Any] | str:
+        """Return the answer of a successful call: an object, or the text of an essential tool."""
         selection = tools.selection if tools else None
         function = import_function(tool)
         keywords, warnings = _parse_arguments(tool, function, arguments, selection)
@@ -253,9 +254,16 @@ class Session:
                     model.embed_queries([collection.name])
 
     def _log_bug(self, error: Exception, tool: str) -> VmragError:
+        """Return the error for a bug. Its traceback is in the log, unless no log can be written."""
         from vmrag_link.ops import buglog
 
-        return envelope.build_internal_error(buglog.write_log(error, ["-C", str(self.directory), "mcp", tool]))
+        log = buglog.write_log(error, ["-C", str(self.directory), "mcp", tool])
+        return VmragError(
+            "internal error: no stored data was lost.",
+            hint=buglog.suggest_report(log),
+            incident=log.stem if log else "",
+            log=str(log or ""),
+        )
 
 
 def _parse_arguments(

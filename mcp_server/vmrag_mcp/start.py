@@ -11,7 +11,6 @@ import functools
 import gc
 import importlib.util
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -27,7 +26,7 @@ from vmrag_mcp.transport.address import ListenAddress, parse_address, parse_orig
 from vmrag_mcp.transport.early import EarlyStream, StaticAnswers
 
 if TYPE_CHECKING:
-    from vmrag_mcp.server import KnowledgeServer
+    pass
 
 _CRASH_EXIT_CODE = 3
 _MAX_CRASH_SECONDS = 1.0
@@ -70,7 +69,12 @@ def serve(request: ServeRequest) -> None:
     settled = loaded.problem is None and not wait_for_roots
     answers = StaticAnswers(selection, settled=settled)
     gc.disable()  # imports create no garbage
-    run = _prepare_http(listen_address, token, origins) if listen_address else _prepare_standard_streams(answers)
+    if listen_address:
+        from vmrag_mcp.transport import http
+
+        run = functools.partial(http.serve_http, address=listen_address, token=token, origins=origins)
+    else:
+        run = _prepare_standard_streams(answers)
     from vmrag_mcp.deferred_setup import FirstCall, RepositorySession
     from vmrag_mcp.server import KnowledgeServer
 
@@ -91,7 +95,7 @@ def serve(request: ServeRequest) -> None:
     exit_now()
 
 
-def _prepare_standard_streams(answers: StaticAnswers) -> Callable[[KnowledgeServer], None]:
+def _prepare_standard_streams(answers: StaticAnswers) -> functools.partial[None]:
     """Take the streams, answer without the SDK until a message needs it, and return the function
     that serves from then on.
     """
@@ -104,14 +108,6 @@ def _prepare_standard_streams(answers: StaticAnswers) -> Callable[[KnowledgeServ
     from vmrag_mcp.transport import stdio
 
     return functools.partial(stdio.serve_stdio, stream=stream)
-
-
-def _prepare_http(
-    listening: ListenAddress, token: str | None, origins: tuple[str, ...]
-) -> Callable[[KnowledgeServer], None]:
-    from vmrag_mcp.transport import http
-
-    return functools.partial(http.serve_http, address=listening, token=token, origins=origins)
 
 
 def require_extra() -> None:
