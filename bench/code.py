@@ -23,8 +23,8 @@ from bench.code_baselines import SEMBLE, Asked, Piece, PlainWords, Ripgrep, Semb
 from bench.code_sets import CodeSet, Question, Target, repository
 from bench.quality import RESAMPLES
 from vmrag_link.progress import QUIET
-from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.retrieval.query import Hit, Mode, Query
+from vmrag_link.retrieval.ranking import Ranking
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.answers.query import search_index

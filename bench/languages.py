@@ -14,8 +14,8 @@ from pathlib import Path
 
 from bench import quality
 from bench.quality_sets import Question, QuestionSet
-from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.retrieval.query import Hit, Mode
+from vmrag_link.retrieval.ranking import Ranking
 
 QUESTIONS = Path(__file__).with_suffix(".tsv")
 PAGES = {"de": ("docs/manual", ".de.md")}

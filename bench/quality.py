@@ -19,8 +19,8 @@ import numpy as np
 from bench import knowledge, quality_sets
 from bench.quality_sets import Question, QuestionSet
 from vmrag_link.progress import QUIET
-from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.retrieval.query import Hit, Mode, Query
+from vmrag_link.retrieval.ranking import Ranking
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace
 

@@ -1,7 +1,7 @@
 """`python -m bench.thresholds [MODEL …]`: from which similarity on a text is near to a question.
 
 For each embedding function and each use the lowest threshold that at most a share (`REACHED`) of
-the unrelated pairs reach, which is what `retrieval.fusion` holds. Beside it: the share of the
+the unrelated pairs reach, which is what `retrieval.thresholds` holds. Beside it: the share of the
 related pairs that reach it, and of the questions that have a word in common with their text, and
 no answer there.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from bench.threshold_pairs import PAIRS, UNANSWERED
 from vmrag_link.embedding.registry import load_model
-from vmrag_link.retrieval.fusion import SearchPurpose
+from vmrag_link.retrieval.thresholds import SearchPurpose
 
 REACHED: Mapping[SearchPurpose, float] = {
     SearchPurpose.ANSWER: 0.05,

@@ -17,8 +17,8 @@ import numpy as np
 from bench import quality, quality_sets
 from bench.quality_sets import Question
 from vmrag_link.retrieval import weakness
-from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.retrieval.query import FIRST_HITS, MOST_HITS, Hit, Query
+from vmrag_link.retrieval.ranking import Ranking
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace.answers.packing import estimate_tokens
 

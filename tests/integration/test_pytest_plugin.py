@@ -17,7 +17,7 @@ from tests.support import terminal
 from tests.support.repos import isolate
 from tests.support.templates import copy_tree
 from tests.support.terminal import Project
-from vmrag_link.retrieval import fusion
+from vmrag_link.retrieval.ranking import VERSION
 
 pytest_plugins = ["pytester"]
 
@@ -162,11 +162,11 @@ def test_golden_queries_are_tests_if_configured(project, pytester):
         result.stdout.fnmatch_lines([line])
     assert project.start("check", "--update").code == 1
     text = (project.top / ".vmrag/queries.yaml").read_text()
-    assert f"version: {fusion.VERSION}" in text
-    project.write(".vmrag/queries.yaml", text.replace(f"version: {fusion.VERSION}", "version: 1"))
+    assert f"version: {VERSION}" in text
+    project.write(".vmrag/queries.yaml", text.replace(f"version: {VERSION}", "version: 1"))
     outdated = run(pytester, ".vmrag/queries.yaml")
     outdated.assert_outcomes(passed=2, failed=2)
-    outdated.stdout.fnmatch_lines([f"*the ranking's version was 1 and is {fusion.VERSION}*"])
+    outdated.stdout.fnmatch_lines([f"*the ranking's version was 1 and is {VERSION}*"])
     project.write(".vmrag/queries.yaml", "queries: 3")
     broken = run(pytester, ".vmrag/queries.yaml")
     broken.assert_outcomes(failed=1)

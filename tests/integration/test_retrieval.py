@@ -20,9 +20,9 @@ from vmrag_link.index import draft, flat_files
 from vmrag_link.index import view as views
 from vmrag_link.index.contents import read_contents
 from vmrag_link.models import Chunking
-from vmrag_link.retrieval.fusion import DEFAULT_RANKING, Ranking, compute_fingerprint
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.retrieval.ranker import UNIT
+from vmrag_link.retrieval.ranking import DEFAULT_RANKING, Ranking, hash_contents
 from vmrag_link.retrieval.search import Searcher
 
 kb = knowledge.kb
@@ -140,7 +140,7 @@ def test_fresh_grown_and_rebuilt_indexes_give_the_same_bytes(kb, monkeypatch):
     assert len(parts) > 1
     assert any(piece.dead for part in parts for piece in part.pieces.values())
     headers = read_contents(built.path).headers.values()
-    assert compute_fingerprint(DEFAULT_RANKING, rows, headers) == compute_fingerprint(
+    assert hash_contents(DEFAULT_RANKING, rows, headers) == hash_contents(
         DEFAULT_RANKING, kb.engine.list_collections(before), kb.engine.read_headers(before)
     )
     shutil.rmtree(built.path)

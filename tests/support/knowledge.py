@@ -27,8 +27,8 @@ from vmrag_link.index.view import find_view_problem
 from vmrag_link.index.views import Views
 from vmrag_link.models import At, Collection, Document, WorkingSet, content_hash, encode_canonical_json, format_json
 from vmrag_link.progress import QUIET
-from vmrag_link.retrieval.fusion import DEFAULT_RANKING, Ranking
 from vmrag_link.retrieval.query import Query
+from vmrag_link.retrieval.ranking import DEFAULT_RANKING, Ranking
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.sync.build import Base, Built, build_view
 from vmrag_link.sync.indexer import Indexer, IndexUpdate

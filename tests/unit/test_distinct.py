@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from vmrag_link.retrieval.copies import COPY_SHARE, FEWEST, LONG, ComparedPassage, group_copies
+from vmrag_link.retrieval.copies import COPY_SHARE, MIN_EQUAL_WORDS, MIN_SIMILAR_WORDS, ComparedPassage, group_copies
 from vmrag_link.retrieval.translations import choose_originals, detect_language, find_originals
 
 PROSE = "the gateway drops a slow request after thirty seconds and writes one line with its path and its caller to the log".split()
@@ -88,7 +88,7 @@ def test_equal_words_are_copies_in_any_case():
 
 
 def test_passage_with_few_other_words_is_copy():
-    assert len(PROSE) >= LONG
+    assert len(PROSE) >= MIN_SIMILAR_WORDS
     twice = [*PROSE, *(f"{word}s" for word in PROSE), *(f"{word}x" for word in PROSE)]
     assert group(twice, [*twice[:-1], "other"]) == [[0, 1]]
     assert group(twice, twice[: int(len(twice) * COPY_SHARE) - 2]) == [[0], [1]]
@@ -96,7 +96,7 @@ def test_passage_with_few_other_words_is_copy():
 
 
 def test_short_passages_are_copies_only_if_equal():
-    short = PROSE[:FEWEST]
+    short = PROSE[:MIN_EQUAL_WORDS]
     assert group(short, short) == [[0, 1]]
     assert group(short, [*short[:-1], "other"]) == [[0], [1]]
     assert group(short[:-1], short[:-1]) == [[0], [1]], "too short to be a copy"

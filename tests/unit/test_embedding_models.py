@@ -24,7 +24,7 @@ from vmrag_link.embedding import registry, static
 from vmrag_link.embedding.base import Model, Vector, make_uniform_vector
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, UsageInvalid
 from vmrag_link.models import Collection
-from vmrag_link.retrieval import fusion
+from vmrag_link.retrieval.thresholds import MEASURED_THRESHOLDS
 from vmrag_link.settings import EmbeddingSettings
 from vmrag_link.sync import plan
 
@@ -251,12 +251,9 @@ def test_minilm_reads_a_long_text_to_its_end() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(threshold, marks=[pytest.mark.long] * (threshold == "minilm"))
-        for threshold in fusion.MEASURED_THRESHOLDS
-    ],
+    [pytest.param(threshold, marks=[pytest.mark.long] * (threshold == "minilm")) for threshold in MEASURED_THRESHOLDS],
 )
 def test_thresholds_of_a_model_follow_from_the_pairs(name):
     if name == "minilm":
         installed_minilm()
-    assert measure.measured(name) == fusion.MEASURED_THRESHOLDS[name]
+    assert measure.measured(name) == MEASURED_THRESHOLDS[name]

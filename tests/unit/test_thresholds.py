@@ -1,6 +1,6 @@
 """Thresholds: the call, the project, the model, the usual one, in that order."""
 
-from vmrag_link.retrieval.fusion import DEFAULT_THRESHOLDS, MEASURED_THRESHOLDS, SearchPurpose, choose_threshold
+from vmrag_link.retrieval.thresholds import DEFAULT_THRESHOLDS, MEASURED_THRESHOLDS, SearchPurpose, choose_threshold
 
 
 def test_threshold_of_the_call_precedes_project_model_and_default() -> None:

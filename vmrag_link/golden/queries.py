@@ -13,8 +13,8 @@ import msgspec
 
 from vmrag_link.errors import first_of, shortened
 from vmrag_link.models import Record
-from vmrag_link.retrieval.fusion import Ranking
 from vmrag_link.retrieval.query import Hit, Mode, Query
+from vmrag_link.retrieval.ranking import Ranking
 from vmrag_link.settings import RetrievalSettings
 
 UPDATE = "vmrag check --update"

@@ -194,7 +194,7 @@ FORMAT = "7"
 """The format of index folders. Increase it with every change of the files of an index, of how texts
 are cut, and of a model that replaces another one.
 
-If the change affects answers, also increase `retrieval.fusion.VERSION`.
+If the change affects answers, also increase `retrieval.ranking.VERSION`.
 """
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from vmrag_link.errors import NO_DOCUMENTS, IndexFailed
 from vmrag_link.git import plumbing
-from vmrag_link.retrieval import fusion
+from vmrag_link.retrieval.ranking import read_ranking
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace, reasons
 from vmrag_link.workspace.answers.query import search_index, view_at
@@ -76,7 +76,7 @@ class ReusedIndex:
     def _enter_view(self, opening: contextlib.AbstractContextManager[View]) -> tuple[Searcher, View]:
         """Keep a view and its searcher open, and close the last ones."""
         self.close_index()
-        ranking = fusion.read_ranking(self._at.retrieval) if self._at else self._ws.ranking
+        ranking = read_ranking(self._at.retrieval) if self._at else self._ws.ranking
         with contextlib.ExitStack() as stack:
             view = stack.enter_context(opening)
             searcher = Searcher(view.folder, self._ws.models.load_for, ranking, more=view.more)

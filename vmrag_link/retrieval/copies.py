@@ -12,8 +12,11 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-FEWEST, LONG = 8, 20
-"""Minimum number of words of copies with equal words, and of copies with some different words."""
+MIN_EQUAL_WORDS = 8
+"""Minimum number of words of copies with equal words."""
+
+MIN_SIMILAR_WORDS = 20
+"""Minimum number of words of copies with some different words."""
 
 COPY_SHARE = 0.9
 """The share of the words, and of the pairs of words, that two copies have in common."""
@@ -23,8 +26,9 @@ _LESS_PREFERRED = (
     r"|testdata|vendor|third[-_]party|node_modules|dist|build|generated)/"
 )
 _MARKS = 3
+"""Number of marks of a passage: its longest words. Two copies share at least one of them."""
 
-_MOST_COMPARED = 50
+_MAX_COMPARED_PASSAGES = 50
 """Maximum number of earlier passages, the best ones, with which a passage is compared."""
 
 
@@ -34,8 +38,7 @@ class ComparedPassage(NamedTuple):
     collection: str
     doc_id: str
     text: str
-    negative: int = 0
-    """The score, negated."""
+    negated_score: int = 0
 
     @property
     def document(self) -> tuple[str, str]:
@@ -45,25 +48,29 @@ class ComparedPassage(NamedTuple):
     def preference(self) -> tuple[bool, int, int, str, str]:
         """The sort key of copies: fixtures and vendored files last, then by score and depth."""
         is_less_preferred = re.search(_LESS_PREFERRED, self.doc_id) is not None
-        return is_less_preferred, self.negative, self.doc_id.count("/"), self.doc_id, self.collection
+        return is_less_preferred, self.negated_score, self.doc_id.count("/"), self.doc_id, self.collection
 
 
 class _Words(NamedTuple):
+    """The words of a passage."""
+
     words: list[str]
     unique: frozenset[str]
 
     @property
     def marks(self) -> list[str]:
-        """The longest words, because two copies share at least one of them."""
+        """See `_MARKS`."""
         return heapq.nlargest(_MARKS, self.unique, key=lambda word: (len(word), word))
 
     def is_copy(self, other: _Words) -> bool:
         shorter, longer = sorted((len(self.words), len(other.words)))
-        if shorter < FEWEST or shorter < COPY_SHARE * longer:
+        if shorter < MIN_EQUAL_WORDS or shorter < COPY_SHARE * longer:
             return False
         if self.words == other.words:
             return True
-        return shorter >= LONG and _are_alike(self.unique, other.unique) and _are_alike(self.pairs, other.pairs)
+        if shorter < MIN_SIMILAR_WORDS:
+            return False
+        return _are_alike(self.unique, other.unique) and _are_alike(self.pairs, other.pairs)
 
     @property
     def pairs(self) -> frozenset[tuple[str, str]]:
@@ -81,20 +88,22 @@ def group_copies(passages: Sequence[ComparedPassage]) -> list[list[int]]:
     The first passage of a group is the one to show.
     """
     groups: dict[int, list[int]] = {}
+    """Positions of copies, by the position of the first."""
     words: list[_Words] = []
-    by_mark: dict[str, dict[int, None]] = {}
+    by_mark: dict[str, list[int]] = {}
+    """Positions of the firsts of all groups, by mark."""
     for position, passage in enumerate(passages):
         text_words = passage.text.lower().split()
         passage_words = _Words(text_words, frozenset(text_words))
         words.append(passage_words)
-        candidates = sorted({first for mark in passage_words.marks for first in by_mark.get(mark, ())})
-        other_documents = (first for first in candidates if passages[first].document != passage.document)
-        compared = itertools.islice(other_documents, _MOST_COMPARED)
+        with_mark = sorted({first for mark in passage_words.marks for first in by_mark.get(mark, ())})
+        in_others = (first for first in with_mark if passages[first].document != passage.document)
+        compared = itertools.islice(in_others, _MAX_COMPARED_PASSAGES)
         first = next((first for first in compared if passage_words.is_copy(words[first])), position)
         groups.setdefault(first, []).append(position)
         if first == position:
             for mark in passage_words.marks:
-                by_mark.setdefault(mark, {})[position] = None
+                by_mark.setdefault(mark, []).append(position)
     return [
         sorted(members, key=lambda position: passages[position].preference) if len(members) > 1 else members
         for members in groups.values()

@@ -1,4 +1,7 @@
-"""Choose distinct results: the translations of a page fill one result, and so do copies."""
+"""Choose distinct results: the translations of a page fill one result, and so do copies.
+
+`translations` finds translations by paths, and `copies` finds copies by words.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ from vmrag_link.index.reader import IndexReader
 from vmrag_link.models import ISSUES, KNOWLEDGE, SYSTEM
 from vmrag_link.retrieval.copies import ComparedPassage, group_copies
 
-MORE, MOST = 20, 10_000
-"""Number of ranked passages that are compared beyond the results, and in total."""
+EXTRA_CANDIDATES = 20
+"""Number of ranked passages that are compared in addition to the number of results."""
 
+MAX_CANDIDATES = 10_000
+"""Maximum number of ranked passages that are compared."""
 
 _PATTERNS = ("*[-_./][a-zA-Z][a-zA-Z][-_./]*", "[a-zA-Z][a-zA-Z][-_/]*")
 """SQL patterns of paths that may be translations. `translations` decides."""
@@ -21,7 +26,7 @@ class RankedCandidate(Protocol):
     """A ranked passage."""
 
     @property
-    def negative(self) -> int: ...
+    def negated_score(self) -> int: ...
     @property
     def collection(self) -> str: ...
     @property
@@ -38,11 +43,98 @@ class DistinctResult(NamedTuple):
     position: int
     """The position of the passage among the ranked passages."""
 
-    negative: int
-    """The negated score."""
-
+    negated_score: int
     also_in: tuple[str, ...]
-    """Other places of the result: languages and paths."""
+    """See `Hit.also_in`."""
+
+
+class _Page(NamedTuple):
+    """A page in all its languages."""
+
+    collection: str
+    original: str
+    """The id of the document that is not a translation."""
+
+
+class _ScoredPosition(NamedTuple):
+    """A passage by its position among the ranked passages. The best sorts first."""
+
+    negated_score: int
+    position: int
+
+
+class DistinctResults:
+    """Chooses results among ranked passages."""
+
+    def __init__(self, index: IndexReader) -> None:
+        self._index = index
+        self._finder = TranslationFinder(index)
+
+    def choose_results(self, ranked: Sequence[RankedCandidate], question: str, k: int) -> list[DistinctResult]:
+        """Return the best `k` results, the best first."""
+        passages = self._choose_languages(ranked, question)
+        compared = [self._make_compared(ranked[passage.position]) for passage in passages]
+        results = []
+        for copies in group_copies(compared)[:k]:
+            shown = ranked[passages[copies[0]].position]
+            best_first = sorted(copies)
+            copied_paths = dict.fromkeys(compared[copy].doc_id for copy in best_first)
+            also_in = [*self._list_translations(shown), *(path for path in copied_paths if path != shown.doc_id)]
+            results.append(
+                DistinctResult(
+                    position=passages[copies[0]].position,
+                    negated_score=passages[best_first[0]].negated_score,
+                    also_in=tuple(also_in),
+                )
+            )
+        return results
+
+    def _choose_languages(self, ranked: Sequence[RankedCandidate], question: str) -> list[_ScoredPosition]:
+        """Return the passages in one language for each page, the best first.
+
+        The first passage of a page gets the best score that the page has in any language.
+        """
+        pages: dict[_Page, dict[str, list[int]]] = {}
+        for position, passage in enumerate(ranked):
+            language, original = self._finder.find_original(passage.collection, passage.doc_id)
+            languages = pages.setdefault(_Page(passage.collection, original), {})
+            languages.setdefault(language, []).append(position)
+        has_translations = any(len(languages) > 1 for languages in pages.values())
+        preferred = self._detect_language(question, pages) if has_translations else ""
+        passages: list[_ScoredPosition] = []
+        for languages in pages.values():
+            first, *others = languages[choose_language([*languages], preferred)]
+            best = min(ranked[positions[0]].negated_score for positions in languages.values())
+            passages.append(_ScoredPosition(best, first))
+            passages += [_ScoredPosition(ranked[position].negated_score, position) for position in others]
+        return sorted(passages)
+
+    def _detect_language(self, question: str, pages: Iterable[_Page]) -> str:
+        from vmrag_link.retrieval.translations import detect_language  # few answers have translations
+
+        languages = {language[:2].lower() for page in pages for language in self._finder.find_languages(*page)}
+        return detect_language(question, languages)
+
+    def _make_compared(self, passage: RankedCandidate) -> ComparedPassage:
+        """Return a passage with its text; empty for records, because equal ones are not copies."""
+        kind = self._index.collections[passage.collection].collection.kind
+        text = "" if kind in (ISSUES, KNOWLEDGE, SYSTEM) else self._index.read_text(passage.row)
+        return ComparedPassage(passage.collection, passage.doc_id, text, passage.negated_score)
+
+    def _list_translations(self, shown: RankedCandidate) -> list[str]:
+        """Return the other languages of a page, after the path of its original."""
+        language, original = self._finder.find_original(shown.collection, shown.doc_id)
+        others = sorted(self._finder.find_languages(shown.collection, original) - {language})
+        return [original, *others] if language else others
+
+
+def choose_language(languages: Sequence[str], preferred: str) -> str:
+    """Return the language to show.
+
+    This is the preferred language, or else the original (an empty text), or else the first one.
+    """
+    spoken = (language for language in languages if language and language[:2].lower() == preferred)
+    return next(spoken, "" if "" in languages else languages[0])
 
 
 class TranslationFinder:
@@ -77,83 +169,3 @@ class TranslationFinder:
         from vmrag_link.retrieval.translations import choose_originals  # few projects have such paths
 
         return choose_originals(doc_ids, lambda paths: self._index.count_chunks(collection, paths))
-
-
-class DistinctResults:
-    """Chooses results among ranked passages."""
-
-    def __init__(self, index: IndexReader) -> None:
-        self._index = index
-        self._finder = TranslationFinder(index)
-
-    def choose_results(self, ranked: Sequence[RankedCandidate], question: str, k: int) -> list[DistinctResult]:
-        """Return the best `k` results, the best first."""
-        kept = self._choose_languages(ranked, question)
-        passages = [
-            ComparedPassage(passage.collection, passage.doc_id, self._compared_text(passage), passage.negative)
-            for passage in (ranked[position] for position, _ in kept)
-        ]
-        results = []
-        for members in group_copies(passages)[:k]:
-            position, _ = kept[members[0]]
-            copies = dict.fromkeys(ranked[kept[member][0]].doc_id for member in sorted(members))
-            others = [
-                *self._list_translations(ranked[position]),
-                *(path for path in copies if path != ranked[position].doc_id),
-            ]
-            results.append(DistinctResult(position, kept[min(members)][1], tuple(others)))
-        return results
-
-    def _compared_text(self, candidate: RankedCandidate) -> str:
-        """Return the text of a passage; empty for records, because equal ones are not copies."""
-        kind = self._index.collections[candidate.collection].collection.kind
-        return "" if kind in (ISSUES, KNOWLEDGE, SYSTEM) else self._index.read_text(candidate.row)
-
-    def _choose_languages(self, ranked: Sequence[RankedCandidate], question: str) -> list[tuple[int, int]]:
-        """Return the positions of passages, in one language for each page, with their scores.
-
-        The first passage of a page gets the best score that the page has in any language.
-        """
-        pages: dict[tuple[str, str], dict[str, list[int]]] = {}
-        page_of: list[tuple[str, str]] = []
-        for position, passage in enumerate(ranked):
-            language, original = self._finder.find_original(passage.collection, passage.doc_id)
-            page_of.append((passage.collection, original))
-            pages.setdefault(page_of[-1], {}).setdefault(language, []).append(position)
-        preferred = (
-            self._detect_language(question, pages)
-            if any(len(positions_by_language) > 1 for positions_by_language in pages.values())
-            else ""
-        )
-        kept: list[tuple[int, int]] = []
-        for languages in pages.values():
-            positions = languages[choose_language([*languages], preferred)]
-            best = min(
-                ranked[position].negative
-                for positions_by_language in languages.values()
-                for position in positions_by_language
-            )
-            kept.append((positions[0], best))
-            kept += [(position, ranked[position].negative) for position in positions[1:]]
-        return sorted(kept, key=lambda passage: (passage[1], passage[0]))
-
-    def _detect_language(self, question: str, pages: Iterable[tuple[str, str]]) -> str:
-        from vmrag_link.retrieval.translations import detect_language  # few answers have translations
-
-        languages = {language[:2].lower() for page in pages for language in self._finder.find_languages(*page)}
-        return detect_language(question, languages)
-
-    def _list_translations(self, shown: RankedCandidate) -> list[str]:
-        """Return the other languages of a page, after the path of its original."""
-        language, original = self._finder.find_original(shown.collection, shown.doc_id)
-        others = sorted(self._finder.find_languages(shown.collection, original) - {language})
-        return [original, *others] if language else others
-
-
-def choose_language(languages: Sequence[str], preferred: str) -> str:
-    """Return the language to show.
-
-    This is the preferred language, or else the original (an empty text), or else the first one.
-    """
-    spoken = (language for language in languages if language and language[:2].lower() == preferred)
-    return next(spoken, "" if "" in languages else languages[0])

@@ -16,8 +16,9 @@ from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import IndexedPiece, parse_pieces
 from vmrag_link.retrieval import bm25, fusion
 from vmrag_link.retrieval.bm25 import WordScores
-from vmrag_link.retrieval.fusion import CollectionScores, Nearness, Ranking
+from vmrag_link.retrieval.fusion import CollectionScores, Nearness
 from vmrag_link.retrieval.query import Mode, QueryVectors
+from vmrag_link.retrieval.ranking import Ranking
 
 if TYPE_CHECKING:
     from vmrag_link.retrieval.code_ranking import CodeQuestion, RankedPiece

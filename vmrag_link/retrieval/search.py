@@ -1,4 +1,10 @@
-"""Search one index."""
+"""Search an index: rank its chunks for a query, and return the best as hits.
+
+`workspace.answers` opens a `Searcher` for the view of a revision, together with the view of the
+files of sources. A *view* is a folder that lists the documents of an index, and a *row* is the
+integer that identifies a chunk in a view. Hits name chunks by document and number, because rows
+differ between machines.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +24,10 @@ from vmrag_link.index.reader import IndexedChunk, IndexReader
 from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import PIECES, Collection, DocumentHeader, IndexedPiece, encode_canonical_json
 from vmrag_link.retrieval import fusion
-from vmrag_link.retrieval.distinct import MORE, MOST, DistinctResults
-from vmrag_link.retrieval.fusion import DEFAULT_RANKING, Ranking
+from vmrag_link.retrieval.distinct import EXTRA_CANDIDATES, MAX_CANDIDATES, DistinctResults
 from vmrag_link.retrieval.query import FIRST_HITS, Hit, Mode, NearHit, Query, QueryVectors, to_similarity
 from vmrag_link.retrieval.ranker import Ranked, Ranker, RankingRequest
+from vmrag_link.retrieval.ranking import DEFAULT_RANKING, Ranking
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.base import Model
@@ -36,33 +42,33 @@ digit.
 
 
 class _Candidate(NamedTuple):
-    """A ranked chunk. Candidates sort by negated score, collection, doc_id and number, so their
-    order is the same on every machine and independent of rows.
+    """A ranked chunk. Candidates sort by their fields in this order, so their order is the same on
+    every machine: no two candidates have the same document and number.
     """
 
-    negative: int
+    negated_score: int
     collection: str
     doc_id: str
     number: int
     row: int
     chunk: IndexedChunk
+    also_in: tuple[str, ...] = ()
+    """See `Hit.also_in`."""
 
 
-class _Ranking(NamedTuple):
-    """Chunks of some collections, the best first."""
+class _CandidateRanking(NamedTuple):
+    """The candidates of some collections, the best first, with the scores that ranked them."""
 
     request: RankingRequest
     ranked: Ranked
     candidates: list[_Candidate]
-    also_in: Mapping[int, tuple[str, ...]]
-    """Translations and copies of a chunk, by row."""
 
 
 class Searcher:
     """Searches the index of a view. The caller makes sure that the view does not change.
 
     `model_for` returns the model of a collection. `more`: views that are searched together with the
-    first one. Several queries to one searcher share vectors, models and filters.
+    first one. Queries to one searcher share vectors, models and the rows that pass a filter.
     """
 
     def __init__(
@@ -87,7 +93,8 @@ class Searcher:
             name for name, indexed in self._indexed.items() if indexed.collection.is_searched_by_default
         ]
         self._distinct = DistinctResults(self._index)
-        self._filtered: dict[str, dict[str, list[int]]] = {}
+        self._row_cache: dict[str, dict[str, list[int]]] = {}
+        """Rows that pass filters, by filters and collection."""
 
     def close(self) -> None:
         self._opened.close()
@@ -112,9 +119,9 @@ class Searcher:
             if query.mode != Mode.KEYWORD:
                 for name in self._default_collections if query.collections is None else query.collections:
                     texts.setdefault(name, []).append(query.text)
-        for name, text in texts.items():
+        for name, collection_texts in texts.items():
             if name in self._indexed:
-                self._query_vectors.prepare_texts(self._indexed[name], text)
+                self._query_vectors.prepare_texts(self._indexed[name], collection_texts)
 
     def find_nearest(self, query: Query, *, per_document: int = 0) -> list[NearHit]:
         """Search by vectors, and rank the hits by exact cosines.
@@ -140,27 +147,17 @@ class Searcher:
             groups: dict[str, list[int]] = {}
             indexed = self._indexed.get(collection)
             for header, rows in self._index.list_documents(collection):
-                if (group := group_of(header)) is not None:
+                group = group_of(header)
+                if group is not None:
                     groups.setdefault(group, []).extend(rows)
             if indexed is None or not groups:
                 return {}
-            vectors, query_vector = self._ranker.open_vectors(indexed), self._query_vectors.embed_query(indexed, text)
+            vectors = self._ranker.open_vectors(indexed)
+            query_vector = self._query_vectors.embed_query(indexed, text)
             similarities = {
                 group: to_similarity(vectors.compute_mean_cosine(query_vector, rows)) for group, rows in groups.items()
             }
         return dict(sorted(similarities.items(), key=lambda item: (-item[1], item[0])))
-
-    def _rank_by_cosine(self, query: Query, hits: list[Hit]) -> list[NearHit]:
-        near_hits = [
-            NearHit(hit, cosine) for hit, cosine in zip(hits, self._compute_cosines(query.text, hits), strict=True)
-        ]
-        near_hits.sort(
-            key=lambda near_hit: (-near_hit.cosine, near_hit.hit.collection, near_hit.hit.doc_id, near_hit.hit.chunk)
-        )
-        return [
-            NearHit(msgspec.structs.replace(near_hit.hit, rank=rank), near_hit.cosine)
-            for rank, near_hit in enumerate(near_hits, start=1)
-        ]
 
     def compute_cosines(self, text: str, hits: Sequence[Hit]) -> list[float]:
         """Return the exact cosine of each hit's vector and the text's vector. The errors are those
@@ -198,14 +195,14 @@ class Searcher:
 
             collections = self._select_collections(query)
             names = [indexed.collection.name for indexed in collections]
-            holding = {
+            text_counts = {
                 tuple(term): len(self._index.find_rows_with_word(term, names))
                 for term in keywords.find_query_terms(query.text)
             }
             texts = sum(indexed.chunks for indexed in collections)
             if query.mode == Mode.KEYWORD:
-                return not any(weakness.covers_question(hit, holding, texts) for hit in first)
-            return not weakness.shares_rare_word(hits[0], holding, texts)
+                return not any(weakness.covers_question(hit, text_counts, texts) for hit in first)
+            return not weakness.shares_rare_word(hits[0], text_counts, texts)
 
     def _is_near(self, text: str, hits: Sequence[Hit]) -> bool:
         """Return whether a cosine reaches the limit of unrelated texts, or a model has no limit."""
@@ -229,31 +226,13 @@ class Searcher:
         with self._damage_errors():
             return self._index.count_chunks(collection, doc_ids)
 
-    @contextlib.contextmanager
-    def _damage_errors(self) -> Iterator[None]:
-        """Raise `IndexFailed` for an error that damaged files explain. Other errors are bugs and
-        pass through.
-        """
-        try:
-            yield
-        except sqlite3.Error as error:
-            for folder in self._folders:
-                view.require_verification(folder)
-            raise unusable(self._folders[0], str(error)) from error
-        except (ArithmeticError, LookupError, TypeError, ValueError, msgspec.DecodeError) as error:
-            for folder in self._folders:
-                if problem := view.find_mismatch(folder):
-                    raise unusable(folder, problem) from error
-            raise
-
     def read_embeddings(
         self, collection: str, chunk_ids: Sequence[str], cache: EmbeddingCache
     ) -> dict[str, list[float]]:
-        """Return the float32 vectors of those of these chunks that exist, by
-        `index.metadata.chunk_id`.
+        """Return the float32 vectors of the chunks that exist, by `index.metadata.chunk_id`.
 
-        If a collection has only placeholders, the reason is raised. Raises `IndexFailed`, and the
-        errors of the model and the cache.
+        Raises `IndexFailed`, also if the index has only placeholders for vectors, and the errors of
+        the model and the cache.
         """
         from vmrag_link.retrieval.query import restore_vectors
 
@@ -261,21 +240,19 @@ class Searcher:
             return {}
         indexed = self._indexed[collection]
         with self._damage_errors():
-            rows = self._find_rows(collection, chunk_ids)
+            rows = self._find_chunk_rows(collection, chunk_ids)
             texts = self._index.read_texts(rows.values())
         model = self._query_vectors.load_stored_model(indexed)
         vectors = restore_vectors(self._index, indexed, texts, model=model, cache=cache)
         return {name: array.array("f", vectors[row]).tolist() for name, row in rows.items()}
 
-    def _find_rows(self, collection: str, chunk_ids: Sequence[str]) -> dict[str, int]:
-        """Return the rows of those of these chunks that exist."""
-        parsed = {name: place for name in chunk_ids if (place := parse_chunk_id(name))}
-        document_rows = self._index.find_rows(
-            (collection, doc_id) for doc_id in {doc_id for doc_id, _ in parsed.values()}
-        )
+    def _find_chunk_rows(self, collection: str, chunk_ids: Sequence[str]) -> dict[str, int]:
+        """Return the rows of the chunks that exist, by their ids."""
+        parsed = {chunk_id: position for chunk_id in chunk_ids if (position := parse_chunk_id(chunk_id))}
+        document_rows = self._index.find_rows({(collection, doc_id): None for doc_id, _ in parsed.values()})
         return {
-            name: document_rows[collection, doc_id][number]
-            for name, (doc_id, number) in parsed.items()
+            chunk_id: document_rows[collection, doc_id][number]
+            for chunk_id, (doc_id, number) in parsed.items()
             if number < len(document_rows.get((collection, doc_id), ()))
         }
 
@@ -292,95 +269,13 @@ class Searcher:
         collections = self._select_collections(query)
         documents = [indexed for indexed in collections if not indexed.collection.is_code]
         code = [indexed for indexed in collections if indexed.collection.is_code]
-        parts = [documents, code] if diverse and documents and code else [collections]
-        rankings = [self._rank_collections(query, part, per_document, diverse=diverse) for part in parts]
+        groups = [documents, code] if diverse and documents and code else [collections]
+        rankings = [self._rank_collections(query, group, per_document, diverse=diverse) for group in groups]
         if len(rankings) > 1 and all(ranking.candidates for ranking in rankings):
             candidates = self._merge_kinds(query.text, *rankings)
         else:
             candidates = [candidate for ranking in rankings for candidate in ranking.candidates]
-        chosen = candidates[: query.k]
-        hits = self._make_hits(chosen, unit=rankings[0].ranked.unit, digits=DIGITS[query.mode])
-        also_in = {row: others for ranking in rankings for row, others in ranking.also_in.items()}
-        if not also_in:
-            return hits
-        pairs = zip(hits, chosen, strict=True)
-        return [msgspec.structs.replace(hit, also_in=also_in.get(candidate.row, ())) for hit, candidate in pairs]
-
-    def _rank_collections(
-        self, query: Query, collections: list[IndexedCollection], per_document: int, *, diverse: bool
-    ) -> _Ranking:
-        among = self._filtered_rows(query)
-        of_paths = bool(query.narrowing and query.narrowing.paths)
-        request = RankingRequest(query.text, collections, among, of_paths=of_paths)
-        if diverse:
-            return self._rank_distinct(request, query, per_document)
-        ranked = self._ranker.rank_best(request, query.mode, query.k, per_document=per_document)
-        return _Ranking(request, ranked, self._order_candidates(ranked.scores)[: query.k], {})
-
-    def _merge_kinds(self, text: str, documents: _Ranking, code: _Ranking) -> list[_Candidate]:
-        """Return documents and code as one ranked list."""
-        from vmrag_link.retrieval import kinds  # many repositories have one kind
-
-        by_vector = round(fusion.FULL_WEIGHT * self._ranking.vector_weight)
-        of_documents, of_code = fusion.weigh_nearness([documents.ranked.nearness, code.ranked.nearness], by_vector)
-        defines = self._ranker.is_definition(code.request, code.candidates[0].row)
-        if defines or kinds.prefers_code(text, of_documents[0], of_code[0]):
-            return kinds.alternate_kinds(code.candidates, documents.candidates)
-        return kinds.alternate_kinds(documents.candidates, code.candidates)
-
-    def _rank_distinct(self, request: RankingRequest, query: Query, per_document: int) -> _Ranking:
-        """Return the best `k` chunks, without translations and copies of each other."""
-        depth = query.k + MORE
-        while True:
-            ranked = self._ranker.rank_best(request, query.mode, depth, per_document=per_document)
-            candidates = self._order_candidates(ranked.scores)[:depth]
-            if query.mode == Mode.HYBRID and not request.of_paths:
-                candidates = self._lower_data(candidates, query.text)
-            results = self._distinct.choose_results(candidates, query.text, query.k)
-            if len(results) == query.k or len(candidates) < depth or depth >= MOST:
-                break
-            depth *= 4  # translations and copies fill the ranking
-        chosen = [candidates[result.position]._replace(negative=result.negative) for result in results]
-        also_in = {candidates[result.position].row: result.also_in for result in results if result.also_in}
-        return _Ranking(request, ranked, chosen, also_in)
-
-    def _lower_data(self, ranked: Iterable[_Candidate], question: str) -> list[_Candidate]:
-        """Return ranked passages, with data after text of about the same score.
-
-        The ranking of code has already lowered data.
-        """
-        from vmrag_link.retrieval import prose  # only a hybrid ranking lowers data
-
-        lowered: list[_Candidate] = []
-        for candidate in ranked:
-            is_code = self._indexed[candidate.collection].collection.is_code
-            factor = prose.FULL_FACTOR if is_code else prose.compute_factor(self._index.read_text(candidate.row))
-            is_data = factor < prose.FULL_FACTOR and candidate.negative < 0
-            if is_data and not prose.names_file(question, candidate.doc_id):
-                score = -candidate.negative * factor // prose.FULL_FACTOR
-                lowered.append(candidate._replace(negative=-score))
-            else:
-                lowered.append(candidate)
-        return sorted(lowered)
-
-    def _order_candidates(self, scores: Mapping[int, int]) -> list[_Candidate]:
-        """Return the chunks with these scores, the best first."""
-        candidates = []
-        for row, score in scores.items():
-            chunk = self._index.read_chunk(row)
-            candidates.append(
-                _Candidate(
-                    negative=-score,
-                    collection=self._index.find_collection(row),
-                    doc_id=chunk.doc_id,
-                    number=chunk.number,
-                    row=row,
-                    chunk=chunk,
-                )
-            )
-        return sorted(candidates)
-
-    # -- parts -------------------------------------------------------------------------------------
+        return self._make_hits(candidates[: query.k], unit=rankings[0].ranked.unit, digits=DIGITS[query.mode])
 
     def _select_collections(self, query: Query) -> list[IndexedCollection]:
         if query.collections is None:
@@ -390,7 +285,21 @@ class Searcher:
                 raise no_collection(name, sorted(self._indexed))
         return [self._indexed[name] for name in dict.fromkeys(query.collections)]
 
-    def _filtered_rows(self, query: Query) -> dict[str, list[int]] | None:
+    def _rank_collections(
+        self, query: Query, collections: list[IndexedCollection], per_document: int, *, diverse: bool
+    ) -> _CandidateRanking:
+        request = RankingRequest(
+            query.text,
+            collections,
+            among=self._filter_rows(query),
+            of_paths=bool(query.narrowing and query.narrowing.paths),
+        )
+        if diverse:
+            return self._rank_distinct(request, query, per_document)
+        ranked = self._ranker.rank_best(request, query.mode, query.k, per_document=per_document)
+        return _CandidateRanking(request, ranked, self._order_candidates(ranked.scores)[: query.k])
+
+    def _filter_rows(self, query: Query) -> dict[str, list[int]] | None:
         """Return the rows that pass the filters, by collection; None without filters."""
         if query.where is None and query.where_document is None and query.narrowing is None:
             return None
@@ -403,18 +312,85 @@ class Searcher:
         from vmrag_link.retrieval.narrowed import ChunkFilter, NarrowingFilter, intersect_rows
 
         key = encode_canonical_json((query.collections, where, where_document, query.narrowing))
-        if key not in self._filtered:
+        if key not in self._row_cache:
             row_filters: list[RowFilter] = [NarrowingFilter(query.narrowing)] if query.narrowing else []
             if where is not None or where_document is not None:
                 row_filters.append(ChunkFilter(where, where_document))
             names = [indexed.collection.name for indexed in self._select_collections(query)]
-            self._filtered[key] = {name: intersect_rows(row_filters, self._index, name) for name in names}
-        return self._filtered[key]
+            self._row_cache[key] = {name: intersect_rows(row_filters, self._index, name) for name in names}
+        return self._row_cache[key]
 
-    def _make_hits(self, ranked: list[_Candidate], *, unit: float, digits: int) -> list[Hit]:
-        texts = self._index.read_texts(candidate.row for candidate in ranked)
+    def _rank_distinct(self, request: RankingRequest, query: Query, per_document: int) -> _CandidateRanking:
+        """Return the best `k` chunks, without translations and copies of each other."""
+        depth = query.k + EXTRA_CANDIDATES
+        while True:
+            ranked = self._ranker.rank_best(request, query.mode, depth, per_document=per_document)
+            candidates = self._order_candidates(ranked.scores)[:depth]
+            if query.mode == Mode.HYBRID and not request.of_paths:
+                candidates = self._lower_data(candidates, query.text)
+            results = self._distinct.choose_results(candidates, query.text, query.k)
+            if len(results) == query.k or len(candidates) < depth or depth >= MAX_CANDIDATES:
+                break
+            depth *= 4  # translations and copies fill the ranking
+        chosen = [
+            candidates[result.position]._replace(negated_score=result.negated_score, also_in=result.also_in)
+            for result in results
+        ]
+        return _CandidateRanking(request, ranked, chosen)
+
+    def _lower_data(self, candidates: Iterable[_Candidate], question: str) -> list[_Candidate]:
+        """Return candidates with lower scores for data, so that similar text is first.
+
+        The ranking of code has already lowered data.
+        """
+        from vmrag_link.retrieval import prose  # only a hybrid ranking lowers data
+
+        lowered: list[_Candidate] = []
+        for candidate in candidates:
+            is_code = self._indexed[candidate.collection].collection.is_code
+            factor = prose.FULL_FACTOR if is_code else prose.compute_factor(self._index.read_text(candidate.row))
+            is_data = factor < prose.FULL_FACTOR and candidate.negated_score < 0
+            if is_data and not prose.names_file(question, candidate.doc_id):
+                score = -candidate.negated_score * factor // prose.FULL_FACTOR
+                lowered.append(candidate._replace(negated_score=-score))
+            else:
+                lowered.append(candidate)
+        return sorted(lowered)
+
+    def _order_candidates(self, scores: Mapping[int, int]) -> list[_Candidate]:
+        """Return the chunks with these scores, the best first."""
+        candidates = []
+        for row, score in scores.items():
+            chunk = self._index.read_chunk(row)
+            candidates.append(
+                _Candidate(
+                    negated_score=-score,
+                    collection=self._index.find_collection(row),
+                    doc_id=chunk.doc_id,
+                    number=chunk.number,
+                    row=row,
+                    chunk=chunk,
+                )
+            )
+        return sorted(candidates)
+
+    def _merge_kinds(self, text: str, documents: _CandidateRanking, code: _CandidateRanking) -> list[_Candidate]:
+        """Return documents and code as one ranked list."""
+        from vmrag_link.retrieval import kinds  # many repositories have one kind
+
+        vector_weight = round(fusion.FULL_WEIGHT * self._ranking.vector_weight)
+        weights = fusion.weigh_nearness([documents.ranked.nearness, code.ranked.nearness], vector_weight)
+        document_weight, code_weight = (weight.numerator for weight in weights)  # their denominators are equal
+        if self._ranker.is_definition(code.request, code.candidates[0].row) or kinds.prefers_code(
+            text, document_weight, code_weight
+        ):
+            return kinds.alternate_kinds(code.candidates, documents.candidates)
+        return kinds.alternate_kinds(documents.candidates, code.candidates)
+
+    def _make_hits(self, candidates: list[_Candidate], *, unit: float, digits: int) -> list[Hit]:
+        texts = self._index.read_texts(candidate.row for candidate in candidates)
         hits = []
-        for rank, candidate in enumerate(ranked, start=1):
+        for rank, candidate in enumerate(candidates, start=1):
             chunk = candidate.chunk
             metadata = msgspec.json.decode(chunk.metadata, type=dict[str, Any])
             collection = self._indexed[candidate.collection].collection
@@ -423,7 +399,6 @@ class Searcher:
                 metadata |= _describe_code(msgspec.convert(pieces[chunk.number], IndexedPiece), texts[candidate.row])
             if chunk.title:
                 metadata.setdefault("title", chunk.title)
-            score = round(-candidate.negative / unit, digits)
             hits.append(
                 Hit(
                     rank=rank,
@@ -431,15 +406,46 @@ class Searcher:
                     doc_id=candidate.doc_id,
                     chunk=candidate.number,
                     chunks=chunk.chunks,
-                    score=score,
+                    score=round(-candidate.negated_score / unit, digits),
                     text=texts[candidate.row],
                     content_hash=chunk.content_hash,
                     metadata=metadata,
                     table=collection.table,
                     kind=collection.content_kind,
+                    also_in=candidate.also_in,
                 )
             )
         return hits
+
+    def _rank_by_cosine(self, query: Query, hits: list[Hit]) -> list[NearHit]:
+        near_hits = [
+            NearHit(hit, cosine) for hit, cosine in zip(hits, self._compute_cosines(query.text, hits), strict=True)
+        ]
+        near_hits.sort(
+            key=lambda near_hit: (-near_hit.cosine, near_hit.hit.collection, near_hit.hit.doc_id, near_hit.hit.chunk)
+        )
+        return [
+            NearHit(msgspec.structs.replace(near_hit.hit, rank=rank), near_hit.cosine)
+            for rank, near_hit in enumerate(near_hits, start=1)
+        ]
+
+    @contextlib.contextmanager
+    def _damage_errors(self) -> Iterator[None]:
+        """Replace an error inside the block by `IndexFailed` if the files of a view are damaged.
+
+        Other errors are bugs and pass through.
+        """
+        try:
+            yield
+        except sqlite3.Error as error:
+            for folder in self._folders:
+                view.require_verification(folder)
+            raise unusable(self._folders[0], str(error)) from error
+        except (ArithmeticError, LookupError, TypeError, ValueError, msgspec.DecodeError) as error:
+            for folder in self._folders:
+                if problem := view.find_mismatch(folder):
+                    raise unusable(folder, problem) from error
+            raise
 
 
 def _describe_code(piece: IndexedPiece, text: str) -> dict[str, Any]:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from vmrag_link.embedding.cache import EmbeddingCache
     from vmrag_link.paths import Places
     from vmrag_link.progress import Progress
-    from vmrag_link.retrieval.fusion import Ranking
+    from vmrag_link.retrieval.ranking import Ranking
     from vmrag_link.settings import Config
     from vmrag_link.sync.indexer import Indexer
     from vmrag_link.workspace.settings import Models
@@ -73,9 +73,9 @@ class StoreBesideWorkTree:
 
     @property
     def ranking(self) -> Ranking:
-        from vmrag_link.retrieval import fusion
+        from vmrag_link.retrieval.ranking import read_ranking
 
-        return fusion.read_ranking(self.config.retrieval)
+        return read_ranking(self.config.retrieval)
 
     @property
     def lock_timeout(self) -> float:

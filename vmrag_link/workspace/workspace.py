@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from vmrag_link.index.reader import IndexReader
     from vmrag_link.index.view import IndexedCollection
     from vmrag_link.index.views import Views
-    from vmrag_link.retrieval.fusion import Ranking
+    from vmrag_link.retrieval.ranking import Ranking
     from vmrag_link.sync.apply import SyncReport
     from vmrag_link.sync.context import SyncContext
     from vmrag_link.sync.indexer import Indexer
@@ -166,9 +166,9 @@ class Workspace:
     @property
     def ranking(self) -> Ranking:
         """The ranking of queries. Raises `ConfigInvalid`."""
-        from vmrag_link.retrieval import fusion
+        from vmrag_link.retrieval.ranking import read_ranking
 
-        return fusion.read_ranking(self.config.retrieval)
+        return read_ranking(self.config.retrieval)
 
     @property
     def lock_timeout(self) -> float:

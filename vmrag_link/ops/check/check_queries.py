@@ -40,7 +40,7 @@ from vmrag_link.ops.check.thresholds import (
     measure_answers,
 )
 from vmrag_link.paths import QUERIES_NAME
-from vmrag_link.retrieval import fusion
+from vmrag_link.retrieval.ranking import read_ranking
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.settings import RetrievalSettings
 from vmrag_link.workspace import Workspace
@@ -139,7 +139,7 @@ def check_queries(
         _require_expectations(golden)
     place = ranked_at(ws, ref) if ref is not None else None
     settings = place.retrieval if place else ws.config.retrieval
-    present_ranking = build_recording(fusion.read_ranking(settings), settings)
+    present_ranking = build_recording(read_ranking(settings), settings)
     changed = list_ranking_changes(golden, settings)
     comparable = not changed and not update
 
@@ -197,7 +197,7 @@ def _select_query(golden: GoldenFile, number: int) -> GoldenFile:
 
 def list_ranking_changes(golden: GoldenFile, settings: RetrievalSettings) -> list[str]:
     """Return the ranking settings that changed since the rankings were recorded."""
-    present_ranking = build_recording(fusion.read_ranking(settings), settings)
+    present_ranking = build_recording(read_ranking(settings), settings)
     return describe_changes(golden.recorded, present_ranking) if golden.recorded else []
 
 

@@ -15,8 +15,7 @@ from vmrag_link import hints
 from vmrag_link.errors import FileFailed, NotInitialized, PinMissing, UsageInvalid, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.models import At, Record, WorkingSet
-from vmrag_link.retrieval import fusion
-from vmrag_link.retrieval.fusion import Ranking
+from vmrag_link.retrieval.ranking import Ranking, hash_contents, read_ranking
 from vmrag_link.sync.plan import read_rows_at
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow.follow_pin import follow_and_warn
@@ -82,10 +81,10 @@ def compute_fingerprint(ws: Workspace, *, ref: str | None = None, working: bool 
     `SourcesIncomplete` if not all of them can be read here.
     """
     place = ranked_at(ws, ref) if ref is not None else None
-    ranking = fusion.read_ranking(place.retrieval) if place else ws.ranking
+    ranking = read_ranking(place.retrieval) if place else ws.ranking
     files, files_key = _find_files(ws, place, working=working)
     without_documents = FingerprintReport(
-        fingerprint=fusion.compute_fingerprint(ranking, (), (), files=files_key),
+        fingerprint=hash_contents(ranking, (), (), files=files_key),
         revision="",
         ranking=ranking,
         dirty=False,
@@ -103,7 +102,7 @@ def compute_fingerprint(ws: Workspace, *, ref: str | None = None, working: bool 
     at: At = place.revision if place else ws.locate_documents()
     collections = read_rows_at(ws.engine, at).values()
     return FingerprintReport(
-        fingerprint=fusion.compute_fingerprint(ranking, collections, ws.engine.read_headers(at), files=files_key),
+        fingerprint=hash_contents(ranking, collections, ws.engine.read_headers(at), files=files_key),
         revision=at if isinstance(at, str) else ws.require_revision(),
         ranking=ranking,
         dirty=isinstance(at, WorkingSet),

@@ -26,7 +26,7 @@ from vmrag_link.index.flat_files import quantise
 from vmrag_link.index.segment import find_word_problem
 from vmrag_link.models import At, Collection, Document, Record, content_hash
 from vmrag_link.ops.fingerprint.fingerprint import CountedFiles, compute_fingerprint
-from vmrag_link.retrieval.fusion import Ranking
+from vmrag_link.retrieval.ranking import Ranking
 from vmrag_link.sync.plan import read_collections_at
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.answers.index_status import Holdings, count_differing, read_holdings

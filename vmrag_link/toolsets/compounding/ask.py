@@ -14,7 +14,7 @@ from typing import NamedTuple
 from vmrag_link import env, terminal_text
 from vmrag_link.errors import DocumentMissing, UsageInvalid, first_of
 from vmrag_link.models import Record
-from vmrag_link.retrieval.fusion import SearchPurpose
+from vmrag_link.retrieval.thresholds import SearchPurpose
 from vmrag_link.toolsets.compounding import answer, external, mirror, retrieval
 from vmrag_link.toolsets.compounding.answer import ComposedAnswer, Passage, Synthesis
 from vmrag_link.toolsets.compounding.chat_model import ChatModel, LlmSettings

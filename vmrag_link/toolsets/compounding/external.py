@@ -39,8 +39,8 @@ from vmrag_link.models import (
     encode_canonical_json,
     parse_metadata,
 )
-from vmrag_link.retrieval.fusion import SearchPurpose
 from vmrag_link.retrieval.search import Searcher
+from vmrag_link.retrieval.thresholds import SearchPurpose
 from vmrag_link.sync.indexer import Indexer
 from vmrag_link.toolsets.compounding import documents, folder, mirror, search
 from vmrag_link.toolsets.compounding.folder import Patterns, SkippedDoc

@@ -15,8 +15,8 @@ from msgspec import Meta
 
 from vmrag_link.errors import no_collection
 from vmrag_link.models import LONGEST_QUERY, Document, Record, parse_metadata
-from vmrag_link.retrieval.fusion import SearchPurpose
 from vmrag_link.retrieval.search import Searcher
+from vmrag_link.retrieval.thresholds import SearchPurpose
 from vmrag_link.toolsets.compounding import search
 from vmrag_link.toolsets.compounding.doc_types import LEVELS, Level
 from vmrag_link.toolsets.compounding.project import DocsProject

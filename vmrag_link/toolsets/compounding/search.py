@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from vmrag_link.documents.chunking import read_header_paths
 from vmrag_link.models import Collection, Document, Record
-from vmrag_link.retrieval.fusion import SearchPurpose, choose_threshold
 from vmrag_link.retrieval.query import Mode, Query
 from vmrag_link.retrieval.search import Searcher
+from vmrag_link.retrieval.thresholds import SearchPurpose, choose_threshold
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents.document_selection import chunks_of
 from vmrag_link.workspace.follow.provenance import AnswerOrigin

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from vmrag_link.errors import ExternalDocsNotPromotable, ProjectInactive, plural
 from vmrag_link.models import parse_metadata
-from vmrag_link.retrieval.fusion import SearchPurpose
+from vmrag_link.retrieval.thresholds import SearchPurpose
 from vmrag_link.toolsets.compounding import ask, changes, external, mirror, results, retrieval, search
 from vmrag_link.toolsets.compounding.ask import Answered
 from vmrag_link.toolsets.compounding.doc_types import Level

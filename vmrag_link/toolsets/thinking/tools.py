@@ -11,9 +11,9 @@ from vmrag_link.errors import plural
 from vmrag_link.models import DocumentHeader, Record, parse_metadata
 from vmrag_link.ops.stores import stores
 from vmrag_link.ops.stores.stores import THOUGHTS
-from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.query import Mode, NearHit, Query, to_similarity
 from vmrag_link.retrieval.search import Searcher
+from vmrag_link.retrieval.thresholds import SearchPurpose, choose_threshold
 from vmrag_link.toolsets.thinking import think
 from vmrag_link.toolsets.thinking.think import NewThought, Thought, ThoughtReport
 from vmrag_link.workspace import Workspace
@@ -240,6 +240,6 @@ def _build_summary(texts: Sequence[str]) -> str:
 def _choose_threshold(ws: Workspace, searcher: Searcher, given: float | None) -> float:
     collection = searcher.find_collection(THOUGHTS)
     model = collection.embedding_function if collection else ws.config.embedding.model
-    return fusion.choose_threshold(
-        fusion.SearchPurpose.THOUGHTS, model, given=given, configured=think.load_settings(ws).threshold or None
+    return choose_threshold(
+        SearchPurpose.THOUGHTS, model, given=given, configured=think.load_settings(ws).threshold or None
     )

@@ -20,8 +20,8 @@ from vmrag_link.git import plumbing
 from vmrag_link.index.view import require_verification
 from vmrag_link.models import LONGEST_QUERY, Record
 from vmrag_link.paths import TREE
-from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.query import Hit, Query
+from vmrag_link.retrieval.ranking import read_ranking
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow.follow_pin import read_consistently
@@ -118,7 +118,7 @@ def search_index(
     """
 
     def open_searcher(view: View) -> T:
-        ranking = fusion.read_ranking(at.retrieval) if at else ws.ranking
+        ranking = read_ranking(at.retrieval) if at else ws.ranking
         searcher = Searcher(view.folder, ws.models.load_for, ranking, more=view.more)
         with contextlib.closing(searcher):
             return search(searcher, view)
