@@ -1,5 +1,9 @@
 """Split source code into pieces in child processes, because grammars are C code that reads
 untrusted texts.
+
+`sources.documents` gives all texts of a source to `CodeCutter.cut_all`. The children get many texts
+in advance, so that they work while this process reads files. Of equal texts, only the first is
+split.
 """
 
 from __future__ import annotations
@@ -23,10 +27,9 @@ if TYPE_CHECKING:
 
 MODULE = "vmrag_link.code.child"
 
-_MOST_AHEAD, _CHARACTERS_AHEAD = 256, 1 << 21
-"""Maximum number of texts and characters that each child gets in advance, so that it works while
-the parent does other things.
-"""
+_MAX_TEXTS_AHEAD = 256
+_MAX_CHARACTERS_AHEAD = 1 << 21
+"""How much each child gets in advance."""
 
 _LIMITS = ConversionLimits(max_cpu_seconds=30, max_seconds=120)
 """Code takes a second for five megabytes. The parser stops texts that are difficult on purpose,
@@ -45,8 +48,8 @@ class CutAnswer(Record, frozen=True, array_like=True):
     """True if the process ends after this answer, because it has used too much memory."""
 
 
-class _Copy(NamedTuple):
-    """A text of which an equal one was already assigned, with a language and a size."""
+class _TextKey(NamedTuple):
+    """What equal tasks have in common."""
 
     blob: str
     language: str
@@ -54,17 +57,25 @@ class _Copy(NamedTuple):
 
 
 class _Child:
-    """A child process, started for the first task, and its unanswered tasks."""
+    """A queue of tasks for one child process, which is started for the first task.
+
+    Tasks are added, then sent together, and answered in the same order.
+    """
 
     def __init__(self, limits: ConversionLimits) -> None:
         self._limits = limits
         self._process: ConfinedProcess | None = None
         self._tasks: deque[CodeTask] = deque()
+        """The tasks without an answer."""
+
         self._sent = 0
+        """How many of them were sent."""
+
         self.characters = 0
-        """Characters of the tasks."""
+        """The characters of their texts."""
 
     def add(self, task: CodeTask) -> None:
+        """Add a task to the end of the queue."""
         self._start_process()  # now, so that it starts while other texts are read
         self._tasks.append(task)
         self.characters += len(task.text)
@@ -82,7 +93,7 @@ class _Child:
             process.send_frames(*chain.from_iterable(frames))
 
     def answer(self) -> CutAnswer | CodeUnparsed:
-        """Wait for the answer to the first task."""
+        """Remove the first task from the queue, and wait for its answer."""
         from vmrag_link.conversion.converter import ProcessEnded
 
         process = self._start_process()
@@ -121,7 +132,8 @@ class _Child:
         if self._process and not self._process.is_usable:
             self.close()
         if self._process is None:
-            self._process, self._sent = ConfinedProcess(MODULE, self._limits), 0
+            self._process = ConfinedProcess(MODULE, self._limits)
+            self._sent = 0
         return self._process
 
     def _make_error(self, ended: ProcessEnded) -> CodeUnparsed:
@@ -138,14 +150,16 @@ def _encode_task(task: CodeTask) -> tuple[bytes, bytes]:
 
 
 class _Assigned(NamedTuple):
-    """A text that a child splits. `copy`: set if an equal text may follow."""
+    """A text that a child splits. `key`: set if an equal text may follow."""
 
     child: _Child
-    copy: _Copy | None
+    key: _TextKey | None
 
 
-_Waiting = deque[_Assigned | _Copy | list[CodePiece]]
-"""Texts in order. Each is assigned to a child, a copy of an earlier text, or already split."""
+_WaitingTexts = deque[_Assigned | _TextKey | list[CodePiece]]
+"""Texts in order. Each is assigned to a child, equal to an earlier text with this key, or already
+split.
+"""
 
 
 class CodeCutter:
@@ -189,22 +203,23 @@ class CodeCutter:
 
         The tasks are read ahead. If the budget is spent, fewer results are yielded.
         """
-        remaining, waiting = iter(tasks), _Waiting()
-        answers: dict[_Copy, list[CodePiece] | CodeUnparsed] = {}
-        repeated: set[_Copy] = set()
+        remaining = iter(tasks)
+        waiting = _WaitingTexts()
+        assigned: set[_TextKey] = set()
+        answers: dict[_TextKey, list[CodePiece] | CodeUnparsed] = {}
         try:
-            while self._read_ahead(remaining, waiting, repeated):
+            while self._read_ahead(remaining, waiting, assigned):
                 first = waiting[0]
                 if isinstance(first, list):
                     pieces: list[CodePiece] | CodeUnparsed = first
-                elif isinstance(first, _Copy):
+                elif isinstance(first, _TextKey):
                     pieces = answers[first]
                 elif self._budget.seconds <= 0:
                     return
                 else:
                     pieces = self._receive_pieces(first.child)
-                    if first.copy:
-                        answers[first.copy] = pieces
+                    if first.key:
+                        answers[first.key] = pieces
                 waiting.popleft()
                 yield pieces
         finally:
@@ -219,25 +234,32 @@ class CodeCutter:
         self._budget.seconds -= answer.seconds
         return list(answer.pieces)
 
-    def _read_ahead(self, tasks: Iterator[CodeTask], waiting: _Waiting, repeated: set[_Copy]) -> bool:
-        """Assign many tasks to the children at once, and return whether any task remains."""
-        limit, characters = _MOST_AHEAD * len(self._children), _CHARACTERS_AHEAD * len(self._children)
-        ahead = sum(child.characters for child in self._children)
-        if waiting and (len(waiting) > limit // 2 or ahead > characters // 2):
+    def _read_ahead(self, tasks: Iterator[CodeTask], waiting: _WaitingTexts, assigned: set[_TextKey]) -> bool:
+        """Assign many tasks to the children at once, and return whether any task remains.
+
+        `assigned`: the keys of earlier texts, to which the new ones are added.
+        """
+        max_texts = _MAX_TEXTS_AHEAD * len(self._children)
+        max_characters = _MAX_CHARACTERS_AHEAD * len(self._children)
+        characters = sum(child.characters for child in self._children)
+        if waiting and (len(waiting) > max_texts // 2 or characters > max_characters // 2):
             return True
-        while len(waiting) < limit and ahead < characters and (task := next(tasks, None)):
+        while len(waiting) < max_texts and characters < max_characters:
+            task = next(tasks, None)
+            if task is None:
+                break
+            key = _TextKey(task.blob, task.language, task.size) if task.blob else None
             if not needs_parser(task.text, task.language):
                 waiting.append(cut_code(task.text, task.language, task.size))
-                continue
-            copy = _Copy(task.blob, task.language, task.size) if task.blob else None
-            if copy in repeated:
-                waiting.append(copy)
-                continue
-            repeated |= {copy} if copy else set()
-            child = min(self._children, key=lambda child: child.characters)
-            child.add(task)
-            waiting.append(_Assigned(child, copy))
-            ahead += len(task.text)
+            elif key in assigned:
+                waiting.append(key)
+            else:
+                if key:
+                    assigned.add(key)
+                child = min(self._children, key=lambda child: child.characters)
+                child.add(task)
+                waiting.append(_Assigned(child, key))
+                characters += len(task.text)
         for child in self._children:
             child.send()
         return bool(waiting)
