@@ -1,11 +1,8 @@
-"""The origin of documents: ids relative to the import base of a collection, and the bytes of
-library documents.
+"""The import base of a collection: the folder to which the ids of imported documents are relative.
 
-The import base is a folder that is recorded with the collection. So a file becomes the same
-document on every machine, for every user, and from the file or any folder above it. The base only
-determines ids, and the user's arguments determine which files are read. The origin of a library
-document is in one reserved key of its metadata. It is versioned with the document, so every clone
-knows which bytes it already has.
+It is recorded with the collection. So a file becomes the same document on every machine, for every
+user, and from the file or any folder above it. The base only determines ids, and the user's
+arguments determine which files are read.
 """
 
 from __future__ import annotations
@@ -13,13 +10,10 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
 
-import msgspec
-
-from vmrag_link.models import Document, DocumentHeader, Record, parse_metadata
+from vmrag_link.models import Record
 
 MAX_ID = 255
 """Maximum number of characters of an id."""
@@ -60,7 +54,7 @@ class ImportBase(Record, frozen=True):
     """The root of the work tree."""
 
     @property
-    def origin(self) -> Path:
+    def source_folder(self) -> Path:
         """The folder to which sources are relative: the root, or a base outside of it.
 
         So a source is the same on every machine.
@@ -81,7 +75,7 @@ class ImportBase(Record, frozen=True):
 
     def make_source(self, path: Path) -> str:
         """Return `Document.source` for a file in the base."""
-        return path.relative_to(self.origin).as_posix()
+        return path.relative_to(self.source_folder).as_posix()
 
     def list_sources(self, documents: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return (id, source) of these documents in the current form, without documents that came
@@ -130,7 +124,7 @@ class ImportBase(Record, frozen=True):
         for doc_id, source in documents:
             other = ids.setdefault(source, doc_id)
             if other != doc_id:
-                expected = os.path.relpath(self.origin / source, self.folder)
+                expected = os.path.relpath(self.source_folder / source, self.folder)
                 ids[source] = max(other, doc_id, key=lambda one: (one == expected, len(one), one))
         return ids
 
@@ -202,72 +196,3 @@ def count_bases(documents: Iterable[tuple[str, str]]) -> Counter[str]:
             if folder.startswith("/") or find_base_problem(folder) is None:
                 bases[folder] += 1
     return bases
-
-
-KEY = "origin"
-"""The reserved key of metadata."""
-
-
-class Origin(Record, frozen=True, omit_defaults=True, rename={"file_keys": "own"}):
-    """The bytes from which a document of a library was created."""
-
-    hash: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
-    """SHA-256 of the bytes as lower-case hex."""
-
-    etag: str = ""
-    """The ETag that the server sent."""
-
-    media_type: str = ""
-    """The media type that the server sent."""
-
-    file_keys: tuple[str, ...] = ()
-    """Keys of the metadata that the bytes contained, such as front matter. A person gave the other
-    keys.
-    """
-
-
-def read_origin(document: Document | DocumentHeader) -> Origin | None:
-    """Return the origin of a document; None if it was not created from bytes or has no recorded
-    origin.
-    """
-    return _parse_origin(_read_metadata(document).get(KEY))
-
-
-def is_origin(text: bytes) -> bool:
-    """Return whether a value of metadata, as JSON, is an origin."""
-    return _parse_origin(msgspec.json.decode(text)) is not None
-
-
-def add_origin(metadata: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
-    """Return metadata with an origin."""
-    return {**metadata, KEY: msgspec.to_builtins(origin)}
-
-
-def read_visible_metadata(document: Document | DocumentHeader) -> dict[str, Any]:
-    """Return the metadata without the origin, as clients see it."""
-    return remove_origin(_read_metadata(document))
-
-
-def remove_origin(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metadata without an origin. A value of the reserved key that is not an origin
-    stays.
-    """
-    return {key: value for key, value in metadata.items() if key != KEY or _parse_origin(value) is None}
-
-
-def read_given_metadata(document: Document) -> dict[str, Any]:
-    """Return the part of the metadata that a person gave."""
-    document_origin = read_origin(document)
-    keys_of_bytes = document_origin.file_keys if document_origin else ()
-    return {key: value for key, value in read_visible_metadata(document).items() if key not in keys_of_bytes}
-
-
-def _read_metadata(document: Document | DocumentHeader) -> dict[str, Any]:
-    return parse_metadata(document)
-
-
-def _parse_origin(value: Any) -> Origin | None:
-    try:
-        return msgspec.convert(value, type=Origin)
-    except msgspec.ValidationError:
-        return None

@@ -14,8 +14,8 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_args
 import msgspec
 from msgspec.structs import astuple, replace
 
-from vmrag_link.documents.import_base import KEY as ORIGIN
-from vmrag_link.documents.import_base import is_origin
+from vmrag_link.documents.library_origin import KEY as ORIGIN
+from vmrag_link.documents.library_origin import is_origin
 from vmrag_link.merging.text import Hunk, MergedText, join_texts, merge_texts
 from vmrag_link.models import (
     Collection,

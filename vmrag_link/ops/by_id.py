@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vmrag_link.documents import import_base
+from vmrag_link.documents import library_origin
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import NO_DOCUMENTS, DocumentMissing, UsageInvalid, enumerated
 from vmrag_link.index.metadata import parse_chunk_id
@@ -124,7 +124,7 @@ def _form_document(ws: Workspace, match: _Match) -> WholeDocument:
         library=match.collection.name,
         content=document.content,
         chunk_count=len(chunks_of(ws, match.collection, document)),
-        metadata=import_base.read_visible_metadata(document),
+        metadata=library_origin.read_visible_metadata(document),
         table=document.table,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from vmrag_link import config, locks, settings_edit
-from vmrag_link.documents.import_base import read_visible_metadata, remove_origin
+from vmrag_link.documents.library_origin import read_visible_metadata, remove_origin
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import UsageInvalid, no_collection, quoted
 from vmrag_link.file_access import write_atomically

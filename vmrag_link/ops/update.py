@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from vmrag_link import clock
-from vmrag_link.documents.import_base import add_origin, read_origin
+from vmrag_link.documents.library_origin import add_origin, read_origin
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.index.draft import Draft

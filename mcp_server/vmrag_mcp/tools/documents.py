@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET
 
-from vmrag_link.documents.import_base import remove_origin
+from vmrag_link.documents.library_origin import remove_origin
 from vmrag_link.errors import LengthMismatch, UsageInvalid, plural
 from vmrag_link.index.metadata import chunk_id
 from vmrag_link.models import LONGEST_QUERY, LONGEST_TEXT

@@ -16,7 +16,7 @@ from tests.support.mcp import Tools
 from tests.support.office_files import pdf
 from tests.support.terminal import Project
 from tests.support.websites import Page, website
-from vmrag_link.documents import import_base
+from vmrag_link.documents import library_origin
 from vmrag_link.embedding.registry import HashModel
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import EmbeddingFailed, FileFailed
@@ -80,7 +80,7 @@ def test_stored_document_names_no_path_of_the_machine(tools, project, guide):
         [stored] = ws.engine.read_documents(ws.locate_documents(), collection="handbook")
     assert (stored.source, stored.source_key, stored.file_type) == ("docs/guide.md", "docs/guide.md", "markdown")
     assert str(project.top) not in str(stored)
-    made_of = import_base.read_origin(stored)
+    made_of = library_origin.read_origin(stored)
     assert made_of is not None
     assert made_of.hash == content_hash(GUIDE)
 
@@ -107,7 +107,7 @@ def test_merge_of_two_new_versions_knows_that_it_is_neither_file(tools, project,
     assert "Written on side." in text
     with notes.opened(project) as ws:
         [stored] = ws.engine.read_documents(ws.locate_documents(), collection="default")
-    assert import_base.read_origin(stored) is None
+    assert library_origin.read_origin(stored) is None
     assert took(tools, guide)["status"] == "replaced", "the file of this branch is another one"
 
 

@@ -150,7 +150,7 @@ class _FileReader(NamedTuple):
     def scan_files(self, base: ImportBase) -> tuple[Scan, ImportFilter]:
         """Return the files to import, and the filter that selected them."""
         find_reasons = self.tracked.find_reasons if self.tracked else None
-        file_filter = ImportFilter(self.ws.places, self.selection, base.origin, derived=find_reasons)
+        file_filter = ImportFilter(self.ws.places, self.selection, base.source_folder, derived=find_reasons)
         return importing.scan_sources(self.sources, base, file_filter), file_filter
 
     def find_refusal(self, scan: Scan) -> SourceReadOnly | None:

@@ -164,7 +164,9 @@ def _list_files(
             continue
         base = import_base.make_base(paths, top)
         reasons = tracked.find_reasons if tracked else None
-        scan = importing.scan_sources([paths], base, ImportFilter(ws.places, selection, base.origin, derived=reasons))
+        scan = importing.scan_sources(
+            [paths], base, ImportFilter(ws.places, selection, base.source_folder, derived=reasons)
+        )
         skipped += scan.skipped
         yield from (_Named(file.path, file.doc_id, inside=True) for file in scan.files)
 

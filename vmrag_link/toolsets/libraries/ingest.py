@@ -18,8 +18,8 @@ import msgspec
 from vmrag_link import clock
 from vmrag_link.conversion.converter import ConvertedFile, Converter
 from vmrag_link.conversion.limits import read_limits
-from vmrag_link.documents import import_base
-from vmrag_link.documents.import_base import Origin
+from vmrag_link.documents import library_origin
+from vmrag_link.documents.library_origin import Origin
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import ContentRefused, ConversionFailed, FormatUnsupported, LibraryRefused, VmragError, quoted
 from vmrag_link.models import (
@@ -217,7 +217,7 @@ class _Held:
 
 
 def _has_hash(document: Document, source: SourceContent) -> bool:
-    origin = import_base.read_origin(document)
+    origin = library_origin.read_origin(document)
     return origin is not None and origin.hash == source.hash
 
 
@@ -229,7 +229,7 @@ def _build_version(
     `given` None keeps the earlier metadata. Raises `ContentRefused` for invalid metadata of the
     source.
     """
-    kept = import_base.read_given_metadata(before) if given is None else given
+    kept = library_origin.read_given_metadata(before) if given is None else given
     own_metadata = {
         key: value for key, value in checked_metadata(converted.metadata, source.name).items() if key not in kept
     }
@@ -239,7 +239,7 @@ def _build_version(
         title=converted.title or source.name,
         content=converted.text,
         content_hash=content_hash(converted.text),
-        metadata=encode_canonical_json(import_base.add_origin({**own_metadata, **kept}, made_of)),
+        metadata=encode_canonical_json(library_origin.add_origin({**own_metadata, **kept}, made_of)),
         file_type=source.file_type or converted.file_type,
         last_modified=source.last_modified,
         updated_at=clock.now(),
@@ -260,11 +260,11 @@ def checked_metadata(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
     Raises `ContentRefused`, also for a key that the index or the library reserves.
     """
     refuse_reserved(metadata, name)
-    if import_base.KEY in metadata:
+    if library_origin.KEY in metadata:
         raise ContentRefused(
-            f"the metadata of {name!r} has the key {import_base.KEY!r}, which is reserved for libraries.",
+            f"the metadata of {name!r} has the key {library_origin.KEY!r}, which is reserved for libraries.",
             hint="use another key",
-            key=import_base.KEY,
+            key=library_origin.KEY,
         )
     try:
         parsed: dict[str, Any] = parse_user_json(json.dumps(metadata))

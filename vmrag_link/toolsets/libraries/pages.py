@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-from vmrag_link.documents import import_base
+from vmrag_link.documents import library_origin
 from vmrag_link.errors import GitFailed, RemoteNotTrusted, UsageInvalid, quoted
 from vmrag_link.git import configuration
 from vmrag_link.models import Document
@@ -125,7 +125,7 @@ def read_page(ws: Workspace, url: str, before: Document | None, admit: Admit) ->
 
     Raises the errors of `web.fetching.fetch_page`.
     """
-    stored_origin = import_base.read_origin(before) if before else None
+    stored_origin = library_origin.read_origin(before) if before else None
     limits = limits_of(ws.config.ingest, admit)
     if before and stored_origin:
         fetched = fetch_page(url, limits=limits, etag=stored_origin.etag, last_modified=before.last_modified)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from vmrag_link import clock
-from vmrag_link.documents import import_base
+from vmrag_link.documents import library_origin
 from vmrag_link.errors import FilterInvalid
 from vmrag_link.index.metadata import parse_chunk_id
 from vmrag_link.models import PAGE_BREAK, At, Collection, Document, Record
@@ -213,7 +213,7 @@ def _build_passage(ws: Workspace, hit: Hit, document: Document, page: int) -> Li
         page=page,
         content=hit.text,
         chunk_index=hit.chunk,
-        metadata=import_base.read_visible_metadata(document),
+        metadata=library_origin.read_visible_metadata(document),
         score=hit.score,
     )
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from vmrag_link import worddiff
 from vmrag_link.conversion.converter import ConvertedFile
-from vmrag_link.documents import import_base
+from vmrag_link.documents import library_origin
 from vmrag_link.errors import (
     AccessDenied,
     ConversionFailed,
@@ -170,7 +170,7 @@ def _convert_changed(ws: Workspace, url: str, before: Document | None, convert: 
     Raises one of `_FAILURES`.
     """
     source = pages.read_page(ws, url, before, admit)
-    stored_origin = import_base.read_origin(before) if before else None
+    stored_origin = library_origin.read_origin(before) if before else None
     if stored_origin and stored_origin.hash == source.hash:
         return None
     converted = convert(source)
@@ -178,7 +178,7 @@ def _convert_changed(ws: Workspace, url: str, before: Document | None, convert: 
 
 
 def _is_same(before: Document, source: SourceContent, converted: ConvertedFile) -> bool:
-    stored = import_base.read_visible_metadata(before)
+    stored = library_origin.read_visible_metadata(before)
     return (
         before.content == converted.text
         and before.title == (converted.title or source.name)

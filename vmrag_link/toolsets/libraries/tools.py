@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-from vmrag_link.documents import import_base
+from vmrag_link.documents import library_origin
 from vmrag_link.errors import EmbeddingError, IndexExtraMissing, plural, quoted
 from vmrag_link.git.listing import refuse_ignored
 from vmrag_link.index.contents import count_chunks_by_document
@@ -313,6 +313,6 @@ def _build_listed(ws: Workspace, document: Document, chunks: int) -> ListedDocum
         library=document.collection,
         content_hash=document.content_hash,
         created_at=document.created_at,
-        metadata=import_base.read_visible_metadata(document),
+        metadata=library_origin.read_visible_metadata(document),
         chunk_count=chunks,
     )

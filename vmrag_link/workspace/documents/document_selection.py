@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from vmrag_link.documents.chunking import split_document
-from vmrag_link.documents.import_base import read_visible_metadata
+from vmrag_link.documents.library_origin import read_visible_metadata
 from vmrag_link.embedding.base import limit_chunking
 from vmrag_link.index.metadata import build_chunk_metadata, chunk_id, parse_chunk_id
 from vmrag_link.models import At, Chunk, Collection, Document, DocumentHeader, Record

@@ -111,7 +111,7 @@ def list_missing_documents(
     """
     missing: dict[str, str] = {}
     for doc_id, source in stored:
-        path = base.origin / source
+        path = base.source_folder / source
         below = ".." not in path.parts and any(path.is_relative_to(folder) for folder in folders)
         if below and _is_missing(path):
             missing[doc_id] = source
@@ -130,7 +130,7 @@ def _select_unique(texts: Mapping[str, str]) -> dict[str, str]:
 def _same_id_error(
     base: ImportBase, collection: str, one: ImportedDocument, other: ImportedDocument, *, copy: bool
 ) -> UsageInvalid:
-    paths = [str(base.origin / document.source) for document in (one, other)]
+    paths = [str(base.source_folder / document.source) for document in (one, other)]
     return UsageInvalid(
         f"{paths[0]} and {paths[1]} have the same document id {one.doc_id!r}.",
         hint=f"run 'vmrag import {quoted(paths[1])} --collection {collection}-2{' --copy' * copy}'",
@@ -141,7 +141,7 @@ def _same_id_error(
 
 def is_lost(base: ImportBase, source: str) -> bool:
     """Return whether a document's file is missing; False for a source that may be anywhere."""
-    return not escapes_folder(source) and _is_missing(base.origin / source)
+    return not escapes_folder(source) and _is_missing(base.source_folder / source)
 
 
 def _is_missing(path: Path) -> bool:

@@ -255,7 +255,7 @@ def comes_from_another_file(base: ImportBase, doc_id: str, stored: str, source: 
     A link to the same file is not another file. A document without a file has nothing to lose.
     """
     for _, before in base.list_sources([(doc_id, stored)]):
-        return before != source and not _same_file(base.origin / before, base.origin / source)
+        return before != source and not _same_file(base.source_folder / before, base.source_folder / source)
     return False
 
 

@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from vmrag_link import terminal_text, worddiff
-from vmrag_link.documents import import_base
+from vmrag_link.documents import library_origin
 from vmrag_link.errors import plural
 from vmrag_link.models import (
     At,
@@ -253,6 +253,6 @@ def _list_fields(before: Record | None, after: Record | None, names: Sequence[st
 def _form_text(row: Record, name: str) -> str:
     """Return a field as it is shown, without the checksums of a library's source."""
     if isinstance(row, Document) and name == "metadata":
-        return encode_canonical_json(import_base.read_visible_metadata(row))
+        return encode_canonical_json(library_origin.read_visible_metadata(row))
     value = getattr(row, name)
     return value if isinstance(value, str) else encode_canonical_json(value)
