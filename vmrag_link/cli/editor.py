@@ -26,7 +26,7 @@ from pathlib import Path, PurePosixPath
 
 from vmrag_link import env
 from vmrag_link.cli import output
-from vmrag_link.documents import export_paths
+from vmrag_link.documents import named_files
 from vmrag_link.errors import MessageMissing, UsageInvalid, VmragError
 from vmrag_link.file_access import write_atomically
 from vmrag_link.git import programs
@@ -64,7 +64,7 @@ def open_edited_text(places: Places, text: str, *, name: str, instead: str = "")
         raise UsageInvalid("cannot open an editor without a terminal", hint=instead)
     with open_draft(places, name, text) as path:
         programs.edit_file(places, path)
-        after = export_paths.read_text(path)
+        after = named_files.read_text(path)
         yield after if after != text else None
 
 
@@ -108,7 +108,7 @@ def open_edited_message(places: Places, contents: str) -> Iterator[tuple[str, Pa
     template = "\n" + programs.format_comments(places, f"{_INSTRUCTIONS.strip()}\n\n{contents}")
     with open_draft(places, _MESSAGE_NAME, template) as path:
         programs.edit_file(places, path)
-        text = programs.strip_comments(places, export_paths.read_text(path))
+        text = programs.strip_comments(places, named_files.read_text(path))
         if not text.strip():
             path.unlink()
             raise MessageMissing("the message is empty, so nothing was committed", hint=_MESSAGE_HINT)

@@ -13,7 +13,7 @@ from vmrag_link.cli import output, resolve_dialog, texts
 from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.pin import describe_losses
-from vmrag_link.documents import export_paths
+from vmrag_link.documents import named_files
 from vmrag_link.errors import FAILED_CHECK, UsageInvalid, plural, quoted
 from vmrag_link.merging.conflicts import Decision, find_text_field, name_hunk_part
 from vmrag_link.merging.text import Take
@@ -154,7 +154,7 @@ def _choose_way(ways: Sequence[Way], conflicts: Sequence[str], *, attended: bool
 
 
 def _read_text(path: Path) -> str:
-    return texts.read_standard_input() if str(path) == "-" else export_paths.read_text(path)
+    return texts.read_standard_input() if str(path) == "-" else named_files.read_text(path)
 
 
 def _parse_parts(values: tuple[str, ...], option: str, example: str) -> dict[str, Take]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vmrag_link.cli import output
-from vmrag_link.documents import export_paths
+from vmrag_link.documents import named_files
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import parse_user_json, read_text
 
@@ -60,7 +60,7 @@ def read_given_text(directory: Path, text: str | None, file: Path | None) -> str
         raise UsageInvalid("--text and --file both give the text.", hint="leave one of them out")
     if file is None:
         return text
-    return read_standard_input() if str(file) == "-" else export_paths.read_text(directory / file)
+    return read_standard_input() if str(file) == "-" else named_files.read_text(directory / file)
 
 
 def has_piped_input() -> bool:
@@ -88,7 +88,7 @@ def read_standard_input() -> str:
     with contextlib.suppress(OSError, ValueError):  # it has no descriptor
         if not select.select([sys.stdin.fileno()], [], [], _PATIENCE)[0]:
             output.print_warning("Waiting for the text on standard input. Ctrl-D ends it, Ctrl-C aborts.", "note:")
-    return export_paths.read_stream(sys.stdin.buffer)
+    return named_files.read_stream(sys.stdin.buffer)
 
 
 def parse_metadata_option(text: str) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 untrusted texts.
 
 `sources.documents` gives all texts of a source to `CodeCutter.cut_all`. The children get many texts
-in advance, so that they work while this process reads files. Of equal texts, only the first is
-split.
+in advance, so that they work while this process reads files. If texts are equal, only the first one
+is split.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CutAnswer(Record, frozen=True, array_like=True):
 
 
 class _TextKey(NamedTuple):
-    """What equal tasks have in common."""
+    """A key that equal tasks share."""
 
     blob: str
     language: str

@@ -1,7 +1,7 @@
-"""Read files that the user names, and write files for documents below a folder.
+"""Read and write files for documents below a folder.
 
-The names of documents are untrusted. So this module also decides which names can be files, and
-never writes outside of the folder.
+The names of documents are untrusted. So this module decides which names can be files, and never
+follows a link out of the folder.
 """
 
 from __future__ import annotations
@@ -14,83 +14,10 @@ import re
 import stat
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
-from vmrag_link import terminal_text
-from vmrag_link.conversion.limits import MAX_BYTES
-from vmrag_link.errors import FileFailed, quoted
-
-
-def read_text(path: Path) -> str:
-    """Return the text of a regular file. Raises `FileFailed`."""
-    with open_regular_file(path) as opened:
-        return _decode_text(opened.read(MAX_BYTES + 1), terminal_text.escape_line(str(path)))
-
-
-def open_regular_file(path: Path) -> BinaryIO:
-    """Open a regular file for reading.
-
-    Raises `FileFailed` for any other file, without reading it.
-    """
-    name = terminal_text.escape_line(str(path))
-    try:
-        # Opening a pipe without a writer would block.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        kind = _describe_kind(path)
-        reason = f"it is {kind}" if kind else error.strerror
-        hint = f"run 'ls -la {quoted(path)}' to check its permissions"
-        if isinstance(error, FileNotFoundError):
-            hint = "check the path"
-        raise FileFailed(f"cannot read {name}: {reason}.", hint=hint, path=name) from error
-    if kind := _describe_kind(descriptor):
-        os.close(descriptor)
-        hint = "run 'vmrag import FOLDER'" if kind == "a folder" else f"run 'cat {quoted(path)} | vmrag … -'"
-        raise FileFailed(f"{name} is {kind}, not a file.", hint=hint, path=name)
-    return os.fdopen(descriptor, "rb")
-
-
-def read_stream(stream: BinaryIO) -> str:
-    """Return the text of standard input, up to its end. Raises `FileFailed`."""
-    return _decode_text(stream.read(MAX_BYTES + 1), "standard input")
-
-
-def _describe_kind(file: Path | int) -> str | None:
-    """Return what a file is if it is not a regular file; None for a regular or missing file."""
-    try:
-        mode = os.stat(file).st_mode  # noqa: PTH116  a descriptor has no path
-    except OSError:
-        return None
-    kinds = {
-        stat.S_IFDIR: "a folder",
-        stat.S_IFIFO: "a pipe",
-        stat.S_IFSOCK: "a socket",
-        stat.S_IFCHR: "a device",
-        stat.S_IFBLK: "a device",
-    }
-    return kinds.get(stat.S_IFMT(mode))
-
-
-def _decode_text(data: bytes, name: str) -> str:
-    if len(data) > MAX_BYTES:
-        raise FileFailed(
-            f"{name} has more than {MAX_BYTES >> 20} MiB, the maximum of a document.",
-            hint="split it into several documents",
-            path=name,
-        )
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise FileFailed(
-            f"{name}: the text is not UTF-8 (byte {error.start}).",
-            hint="run 'iconv -f ENCODING -t UTF-8 FILE | vmrag … -' with the encoding of the text, such as LATIN1",
-            path=name,
-        ) from None
-
-
-LONGEST = 255
-"""Maximum number of bytes of a name."""
+MAX_NAME_BYTES = 255
 
 _RESERVED = r"(?is)(?:con|conin\$|conout\$|prn|aux|nul|(?:com|lpt)[\d¹²³]) *(?:[.:].*)?"
 """Names that Windows reserves for devices."""
@@ -115,8 +42,8 @@ def find_name_problem(parts: Sequence[str]) -> str | None:
             return f"has the reserved name {part!r}"
         if re.search(r"[\x00-\x1f\\]", part) or part != part.rstrip(". "):
             return f"has the name {part!r}, which is invalid on some systems"
-        if len(os.fsencode(part)) > LONGEST:
-            return f"has a name of more than {LONGEST} bytes"
+        if len(os.fsencode(part)) > MAX_NAME_BYTES:
+            return f"has a name of more than {MAX_NAME_BYTES} bytes"
     return None
 
 
@@ -142,7 +69,10 @@ class PathBlocked(Exception):
 
 
 class Folder:
-    """A folder in which files are written. Links below it are never followed."""
+    """A folder in which files are read and written. Links below it are never followed.
+
+    `parts`: the names of the folders below it, and of the file.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -150,22 +80,36 @@ class Folder:
     def hash_file(self, parts: Sequence[str]) -> str | None:
         """Return the SHA-256 of a file as lower-case hex; None if it does not exist.
 
-        Raises `PathBlocked` if it is not a regular file or is below something that is not a folder,
-        and `OSError`.
+        Raises `OSError`, and `PathBlocked` if it is behind a link or is not a regular file.
         """
+        with self._open_file(parts) as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest() if opened else None
+
+    def read_file(self, parts: Sequence[str], limit: int) -> bytes | None:
+        """Return the bytes of a file, at most `limit`; None if it does not exist. Raises the errors
+        of `hash_file`.
+        """
+        with self._open_file(parts) as opened:
+            return opened.read(limit) if opened else None
+
+    @contextlib.contextmanager
+    def _open_file(self, parts: Sequence[str]) -> Iterator[BufferedReader | None]:
+        """Yield a file that is open for reading; None if it does not exist."""
+        descriptor = None
         try:
-            with self._open_parent(parts, make=False) as parent:
+            with contextlib.suppress(FileNotFoundError), self._open_parent(parts, make=False) as parent:
                 descriptor = os.open(parts[-1], _FILE_FLAGS, dir_fd=parent)
-                with os.fdopen(descriptor, "rb") as opened:
-                    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                        raise PathBlocked(parts[-1])
-                    return hashlib.file_digest(opened, "sha256").hexdigest()
-        except FileNotFoundError:
-            return None
         except OSError as error:
             if error.errno in _NO_FILE:
                 raise PathBlocked("/".join(parts)) from error
             raise
+        if descriptor is None:
+            yield None
+            return
+        with os.fdopen(descriptor, "rb") as opened:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise PathBlocked("/".join(parts))
+            yield opened
 
     def replace_file(self, parts: Sequence[str], content: bytes, temporary: Path) -> None:
         """Create or replace a file in one step, so that it survives a power cut.
@@ -208,25 +152,6 @@ class Folder:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=parent)
                 raise
-
-    def read_file(self, parts: Sequence[str], limit: int) -> bytes | None:
-        """Return the bytes of a file, at most `limit`; None if it does not exist.
-
-        Raises `OSError`, and `PathBlocked` if it is behind a link or is not a regular file.
-        """
-        try:
-            with self._open_parent(parts, make=False) as parent:
-                descriptor = os.open(parts[-1], _FILE_FLAGS, dir_fd=parent)
-                with os.fdopen(descriptor, "rb") as opened:
-                    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                        raise PathBlocked("/".join(parts))
-                    return opened.read(limit)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            if error.errno in _NO_FILE:
-                raise PathBlocked("/".join(parts)) from error
-            raise
 
     def remove_file(self, parts: Sequence[str]) -> None:
         """Delete a file, and then empty folders above it, like git. Raises `OSError`."""

@@ -16,7 +16,7 @@ import msgspec
 from vmrag_link import clock, terminal_text
 from vmrag_link.conversion import formats
 from vmrag_link.conversion.limits import MAX_BYTES
-from vmrag_link.documents import export_paths
+from vmrag_link.documents import named_files
 from vmrag_link.documents.import_base import ImportBase, find_id_problem, locate_path
 from vmrag_link.errors import ConversionFailed, FileFailed, UsageInvalid
 from vmrag_link.models import Record, content_hash, encode_canonical_json
@@ -100,7 +100,8 @@ def scan_sources(sources: Sequence[Path], base: ImportBase, exclude: ExclusionRu
     """
     files_by_id: dict[str, SourceFile] = {}
     skipped: set[SkippedFile] = set()
-    entries, is_named = [_make_entry(require_existing(source)) for source in sources], True
+    entries = [_make_entry(require_existing(source)) for source in sources]
+    is_named = True
     while entries:
         files: dict[Path, SourceFile] = {}
         folders: dict[Path, Path] = {}
@@ -116,8 +117,10 @@ def scan_sources(sources: Sequence[Path], base: ImportBase, exclude: ExclusionRu
         reasons = exclude(list(folders), list(files), is_named) if folders or files else {}
         skipped.update(_skip_file(path, base, reason) for path, reason in reasons.items())
         files_by_id.update((item.doc_id, item) for path, item in files.items() if path not in reasons)
-        kept_folders = [(path, top) for path, top in folders.items() if path not in reasons]
-        entries = [entry for path, top in kept_folders for entry in _list_entries(path, top)]
+        entries = []
+        for path, top in folders.items():
+            if path not in reasons:
+                entries += _list_entries(path, top)
         is_named = False
     return Scan(
         tuple(files_by_id[doc_id] for doc_id in sorted(files_by_id)),
@@ -165,7 +168,7 @@ def read_named_file(path: Path, converter: Converter) -> ImportedDocument:
     `ConversionFailed`.
     """
     if formats.find_by_suffix(path.name) is None:
-        text = export_paths.read_text(path)
+        text = named_files.read_text(path)
         return ImportedDocument(
             doc_id="",
             title="",
@@ -176,7 +179,7 @@ def read_named_file(path: Path, converter: Converter) -> ImportedDocument:
             source="",
             last_modified="",
         )
-    with export_paths.open_regular_file(path) as opened:
+    with named_files.open_regular_file(path) as opened:
         content, status = _read_contents(opened)
     return _convert_file(path, content, status, converter)
 

@@ -166,7 +166,7 @@ def plain_path(source: SourceSettings, doc_id: str) -> str:
     path = f"{source.folder}/{doc_id}{SUFFIX}"
     parts = path.split("/")
     is_outside = any(part in ("", ".", "..") or export_paths.is_git_folder(part) for part in parts)
-    is_too_long = any(len(part.encode()) > export_paths.LONGEST for part in parts)
+    is_too_long = any(len(part.encode()) > export_paths.MAX_NAME_BYTES for part in parts)
     return "" if is_outside or is_too_long or find_id_problem(path) else path
 
 

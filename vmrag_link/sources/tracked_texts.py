@@ -1,7 +1,8 @@
-"""The text files that git tracks, in the work tree or at a commit, whether they belong to a source
-or not.
+"""Read the text files that git tracks, in the work tree or at a commit, whether they belong to a
+source or not.
 
-git lists them. They are read unchanged: no filter runs, and no link is followed.
+Searches by text (`grep`) and tools that show a file read them. git lists them. They are read
+unchanged: no filter runs, and no link is followed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,11 @@ HINTS = {
     MISSING: "run 'git fetch --refetch', or 'git show REF:PATH' to fetch this file alone",
     POINTER: "run 'git lfs pull' to download it",
 }
+"""How to get the text of a file, by the reason why it was not read."""
+
 OTHERWISE = "open it with another program, or use history to list its commits"
+"""The hint for other reasons."""
+
 _EXPECTED = (NOT_TEXT, ABSENT, POINTER, attributes.BINARY)
 _BATCH_BYTES = 32_000_000
 _BATCH_FILES = 2_000
@@ -76,24 +81,33 @@ class TrackedTexts:
     ) -> None:
         self._places = places
         self.commit = commit
-        self._below: dict[str, TrackedTexts] = {
-            f"{submodule.path}/": TrackedTexts(
-                submodule.places,
-                (submodule.commit or "") if commit else "",
-                only=only.removeprefix(f"{submodule.path}/"),
-            )
-            for submodule in submodules
-            if submodule.places and (not only or only.startswith(f"{submodule.path}/"))
-        }
-        specs = [f":(top,literal){only}", attributes.PATHSPEC] if only else []
-        listed = [*(_list_commit(places, commit, specs) if commit else raw_changes.list_entries(places, specs))]
-        tracked = {file.path: file.blob for file in listed if file.mode in REGULAR}
-        self._links = {file.path: file.blob for file in listed if file.mode == LINK}
+        self._texts_by_submodule: dict[str, TrackedTexts] = {}
+        """The files of submodules, by the submodule's path with a slash."""
+
+        for submodule in submodules:
+            prefix = f"{submodule.path}/"
+            if submodule.places and (not only or only.startswith(prefix)):
+                inner_commit = submodule.commit if commit else None
+                self._texts_by_submodule[prefix] = TrackedTexts(
+                    submodule.places, inner_commit or "", only=only.removeprefix(prefix)
+                )
+        pathspecs = [f":(top,literal){only}", attributes.PATHSPEC] if only else []
+        entries = [
+            *(_list_commit(places, commit, pathspecs) if commit else raw_changes.list_entries(places, pathspecs))
+        ]
+        tracked = {entry.path: entry.blob for entry in entries if entry.mode in REGULAR}
+        self._links = {entry.path: entry.blob for entry in entries if entry.mode == LINK}
         self._blobs = dict.fromkeys(untracked, "") | tracked
-        of_submodules = [start + path for start, texts in self._below.items() for path in texts.paths]
-        self.paths: list[str] = sorted({*self._blobs, *of_submodules})
-        files = {path: blob for path, blob in self._blobs.items() if path.rpartition("/")[2] == attributes.FILE_NAME}
-        self._attributes = TreeAttributes(self._attribute_contents(files), (ENCODING, TEXT, DIFF))
+        """The blobs of the files by path, empty for untracked files."""
+
+        submodule_paths = [prefix + path for prefix, texts in self._texts_by_submodule.items() for path in texts.paths]
+        self.paths: list[str] = sorted({*self._blobs, *submodule_paths})
+        """All files, including those of submodules."""
+
+        attribute_files = {
+            path: blob for path, blob in self._blobs.items() if path.rpartition("/")[2] == attributes.FILE_NAME
+        }
+        self._attributes = TreeAttributes(self._read_attribute_files(attribute_files), (ENCODING, TEXT, DIFF))
 
     def __contains__(self, path: str) -> bool:
         texts, inner = self._find_submodule(path)
@@ -105,9 +119,10 @@ class TrackedTexts:
 
     def _find_submodule(self, path: str) -> tuple[TrackedTexts | None, str]:
         """Return the texts of the submodule that tracks a file, and the file's path there."""
-        for start, texts in self._below.items():
-            if path.startswith(start) and texts.is_tracked(path[len(start) :]):
-                return texts, path[len(start) :]
+        for prefix, texts in self._texts_by_submodule.items():
+            inner_path = path.removeprefix(prefix)
+            if inner_path != path and texts.is_tracked(inner_path):
+                return texts, inner_path
         return None, path
 
     def read_link_target(self, path: str) -> str:
@@ -118,8 +133,10 @@ class TrackedTexts:
         if not blob:
             return ""
         try:
-            data = readonly.read_blobs(self._places, [blob])[blob] if self.commit else b""
-            target = os.fsdecode(data) if self.commit else str((self._places.top / path).readlink())
+            if self.commit:
+                target = os.fsdecode(readonly.read_blobs(self._places, [blob])[blob])
+            else:
+                target = str((self._places.top / path).readlink())
         except (OSError, KeyError):
             return ""
         return posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
@@ -141,7 +158,10 @@ class TrackedTexts:
     def _read_disk(self, paths: Sequence[str]) -> Iterator[TrackedText]:
         with Disk(self._places.top) as disk:
             for path, data, size in disk.read_many(paths, MOST_BYTES):
-                yield TrackedText(path, None, _describe_error(-size)) if size < 0 else self._read_text(path, data, size)
+                if size < 0:
+                    yield TrackedText(path, None, _describe_error(-size))
+                else:
+                    yield self._read_text(path, data, size)
 
     def _read_commit(self, paths: Sequence[str]) -> Iterator[TrackedText]:
         sizes = readonly.read_blob_sizes(self._places, (self._blobs[path] for path in paths))
@@ -168,7 +188,7 @@ class TrackedTexts:
         text = decode_text(path, data, encoding)
         return TrackedText(path, text, NOT_TEXT if text is None else "")
 
-    def _attribute_contents(self, files: dict[str, str]) -> dict[str, bytes]:
+    def _read_attribute_files(self, files: dict[str, str]) -> dict[str, bytes]:
         if self.commit:
             return commit_files.read_attribute_files(self._places, files)
         with Disk(self._places.top) as disk:
