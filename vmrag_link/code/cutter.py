@@ -23,7 +23,7 @@ from vmrag_link.conversion.limits import ConversionLimits
 from vmrag_link.models import Record
 
 if TYPE_CHECKING:
-    from vmrag_link.conversion.converter import ConfinedProcess, ProcessEnded  # only where one is needed
+    from vmrag_link.conversion.confined_process import ConfinedProcess, ProcessEnded  # only where one is needed
 
 MODULE = "vmrag_link.code.child"
 
@@ -84,7 +84,7 @@ class _Child:
         """Send the tasks that were added. If the process has died, `answer` reports it."""
         if self._sent == len(self._tasks):
             return
-        from vmrag_link.conversion.converter import ProcessEnded
+        from vmrag_link.conversion.confined_process import ProcessEnded
 
         process = self._start_process()
         frames = (_encode_task(task) for task in islice(self._tasks, self._sent, None))
@@ -94,7 +94,7 @@ class _Child:
 
     def answer(self) -> CutAnswer | CodeUnparsed:
         """Remove the first task from the queue, and wait for its answer."""
-        from vmrag_link.conversion.converter import ProcessEnded
+        from vmrag_link.conversion.confined_process import ProcessEnded
 
         process = self._start_process()
         if not self._sent:
@@ -127,7 +127,7 @@ class _Child:
 
     def _start_process(self) -> ConfinedProcess:
         """Return the process. Start a new one if there is none or it is no longer usable."""
-        from vmrag_link.conversion.converter import ConfinedProcess
+        from vmrag_link.conversion.confined_process import ConfinedProcess
 
         if self._process and not self._process.is_usable:
             self.close()

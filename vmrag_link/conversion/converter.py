@@ -1,37 +1,28 @@
-"""Convert files of any format, given as bytes, to Markdown. Also the parent's side of a confined
-child process.
+"""Convert files of any format, given as bytes, to Markdown.
+
+Imports and toolsets call `Converter.convert`. Plain text is read here. Other formats need a parser
+of untrusted data, which runs in a confined child process (`conversion.child`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import math
-import os
-import shutil
-import signal
-import sys
-import tempfile
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from vmrag_link import env, proc, terminal_text
+from vmrag_link import terminal_text
+from vmrag_link.conversion.confined_process import ConfinedProcess, ProcessEnded
 from vmrag_link.conversion.formats import Format, detect_format
 from vmrag_link.conversion.limits import (
     MIB,
     ContentUnreadable,
     ConversionLimits,
-    Disconnected,
-    receive_frame,
-    send_frames,
 )
-from vmrag_link.errors import ConversionFailed, file_failures
+from vmrag_link.errors import ConversionFailed
 from vmrag_link.models import Record
 
 if TYPE_CHECKING:
@@ -121,160 +112,11 @@ class Converter:
         return ConvertedFile(answer.text, answer.title, file_format.file_type, answer.metadata)
 
     def _start_process(self) -> ConvertingProcess:
-
         if self._process and not self._process.is_usable:
             self.close()
         if self._process is None:
             self._process = ConvertingProcess(self._limits)
         return self._process
-
-
-class ProcessEnded(Exception):
-    """The process ended without an answer.
-
-    `late`: it took too long and was killed. `killed_by`: the signal that killed it. `last_line`:
-    the last line of its standard error.
-    """
-
-    def __init__(self, *, late: bool = False, killed_by: str = "", last_line: str = "") -> None:
-        super().__init__(killed_by or last_line)
-        self.late, self.killed_by, self.last_line = late, killed_by, last_line
-
-
-class ConfinedProcess:
-    """A child process that runs a module (see `child.serving`), and its private folder, if one can
-    be created.
-
-    Use it in one thread at a time. The first frame that it gets has its limits.
-    """
-
-    def __init__(self, module: str, limits: ConversionLimits) -> None:
-        """Start the process. Raises `FileFailed` if the disk is full."""
-        self._limits = limits
-        self._late = self._is_spent = False
-        self._until: float | None = None
-        self._watchdog: threading.Thread | None = None
-        self._has_ended = threading.Event()
-        with file_failures():
-            self._folder = _make_private_folder()
-            self._errors = (self._folder / "stderr" if self._folder else Path(os.devnull)).open("wb")
-        argv = [sys.executable, "-P", "-E", "-m", module]
-        folder = self._folder or Path("/")
-        try:
-            self._process = proc.start_piped(argv, cwd=folder, env=env.bare_environment(folder), stderr=self._errors)
-        except BaseException:
-            self._remove_folder()
-            raise
-        assert self._process.stdin is not None  # noqa: S101  `proc.start_piped` creates both
-        assert self._process.stdout is not None  # noqa: S101
-        self._stdin, self._stdout = self._process.stdin, self._process.stdout
-        for stream in (self._stdin, self._stdout):  # larger pipes, so that neither process waits for the other
-            with contextlib.suppress(OSError, AttributeError):  # only Linux has this, up to a limit for each user
-                fcntl.fcntl(stream, fcntl.F_SETPIPE_SZ, MIB)
-        with contextlib.suppress(BrokenPipeError):  # the first task reports it
-            send_frames(self._stdin, msgspec.json.encode(limits))
-
-    @property
-    def is_usable(self) -> bool:
-        """True if it can process another task."""
-        return not self._is_spent and self._process.poll() is None
-
-    @contextlib.contextmanager
-    def watch_task(self) -> Iterator[None]:
-        """Send a task and receive its answer in this block.
-
-        Raises `ProcessEnded` if the block takes longer than the limits allow, or if the process
-        dies.
-        """
-        self._until = time.monotonic() + self._limits.max_seconds
-        if self._watchdog is None:
-            self._watchdog = threading.Thread(target=self._watch_tasks, daemon=True)
-            self._watchdog.start()
-        try:
-            yield
-        except (Disconnected, BrokenPipeError, msgspec.DecodeError, UnicodeDecodeError):
-            self._is_spent = True
-            raise self._make_ended_error() from None
-        except BaseException:  # such as Ctrl-C: the next task would get this answer
-            self._is_spent = True
-            raise
-        finally:
-            self._until = None
-        self._is_spent = self._is_spent or self._late
-
-    def send_frames(self, *sent: bytes) -> None:
-        """Send frames. Call it in a block of `watch_task`."""
-        send_frames(self._stdin, *sent)
-
-    def receive_frame(self, longest: int) -> bytes:
-        """Return the next frame. Call it in a block of `watch_task`."""
-        return receive_frame(self._stdout, longest)
-
-    def retire(self) -> None:
-        """Assign no further tasks to this process."""
-        self._is_spent = True
-
-    def kill(self) -> None:
-        """Kill the process, and remove its folder."""
-        self._has_ended.set()
-        self._kill()
-        self._process.wait()
-        for stream in (self._stdin, self._stdout):
-            with contextlib.suppress(BrokenPipeError):
-                stream.close()
-        self._remove_folder()
-
-    def _watch_tasks(self) -> None:
-        """Kill the process when the time of its task is over.
-
-        One thread watches all tasks, because most take less time than starting a thread.
-        """
-        while not self._has_ended.wait(self._seconds_until_check()):
-            if self._seconds_until_check() <= 0:
-                self._late = True
-                self._kill()
-                return
-
-    def _seconds_until_check(self) -> float:
-        """Return the seconds until the process has to be checked again."""
-        until = self._until
-        return self._limits.max_seconds if until is None else until - time.monotonic()
-
-    def _kill(self) -> None:
-        if self._process.poll() is None:  # otherwise another process may have its id by now
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.kill()  # it may have left its group if the kernel allows that
-
-    def _make_ended_error(self) -> ProcessEnded:
-        if self._late:
-            return ProcessEnded(late=True)
-        proc.wait_or_kill(self._process, 1)
-        killed_by = proc.FinishedProcess(self._process.args, self._process.returncode, b"", b"").killed_by
-        if killed_by:
-            return ProcessEnded(killed_by=killed_by)
-        last_line = ""
-        with contextlib.suppress(OSError):
-            if self._folder is None:
-                return ProcessEnded()
-            last = (self._folder / "stderr").read_text(errors="replace").strip().splitlines()[-1:]
-            last_line = terminal_text.escape_line("".join(last)[:300])
-        return ProcessEnded(last_line=last_line)
-
-    def _remove_folder(self) -> None:
-        self._errors.close()
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _make_private_folder() -> Path | None:
-    """Create a temporary folder, and return it; None if no folder for temporary files is
-    writable.
-    """
-    try:
-        return Path(tempfile.mkdtemp(prefix="vmrag-convert-"))
-    except FileNotFoundError:
-        return None
 
 
 CONVERTER_MODULE = "vmrag_link.conversion.child"

@@ -348,9 +348,12 @@ def _yaml_lines(text: str) -> Iterator[Line]:
     headings = find_headings(rows)
     start = 0
     for number, row in enumerate(rows):
-        level, title, cuts = headings.get(number, (0, "", False))
-        yield Line(start, start + len(row), level, title, fenced=not level, cuts=cuts)
-        start += len(row)
+        end = start + len(row)
+        if heading := headings.get(number):
+            yield Line(start, end, heading.level, heading.title, cuts=heading.has_text)
+        else:
+            yield Line(start, end, fenced=True)
+        start = end
 
 
 class _Patterns(NamedTuple):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import zip_longest
+from typing import NamedTuple
 
 _NOT_KEY = frozenset("#{}[],|>%@`")
 """First characters of a line that has no key of a block mapping."""
@@ -16,36 +18,55 @@ _BLOCK_TEXT = re.compile(r"(?:[&!]\S+ +){0,2}[|>][-+0-9]{0,2}\s*(?:#.*)?$")
 _DESCRIPTIONS = frozenset(("openapi", "swagger", "asyncapi"))
 _METHODS = frozenset("get put post delete options head patch trace query publish subscribe".split())
 _GROUPS = frozenset("paths webhooks channels operations".split())
-_LONGEST_LINE = 1_000
+_MAX_LINE_CHARACTERS = 1_000
 
 
-def find_headings(rows: Sequence[str]) -> dict[int, tuple[int, str, bool]]:
-    """Return the level and the title of each line that begins a section, by line number.
+class YamlHeading(NamedTuple):
+    """A line that begins a section."""
 
-    The third value is True if the section has text.
-    """
+    level: int
+    title: str
+    has_text: bool
+    """True if the section has text."""
+
+
+class _Key(NamedTuple):
+    """A key of a mapping."""
+
+    number: int
+    """The number of its line."""
+
+    indent: int
+    name: str
+    value: str
+    """The text after the colon."""
+
+
+def find_headings(rows: Sequence[str]) -> dict[int, YamlHeading]:
+    """Return the headings by line number."""
     keys = _find_keys(rows)
-    is_description = any(indent == 0 and key in _DESCRIPTIONS for _, indent, key, _ in keys)
-    headings: dict[int, tuple[int, str, bool]] = {}
-    above: list[tuple[int, str]] = []  # indent and key
-    for place, (number, indent, key, inline) in enumerate(keys):
-        while above and above[-1][0] >= indent:
+    is_description = any(key.indent == 0 and key.name in _DESCRIPTIONS for key in keys)
+    headings: dict[int, YamlHeading] = {}
+    above: list[_Key] = []
+    for key, next_key in zip_longest(keys, keys[1:]):
+        while above and above[-1].indent >= key.indent:
             above.pop()
-        names = [name for _, name in above]
-        has_lines = not inline or (place + 1 < len(keys) and keys[place + 1][1] > indent)
-        above.append((indent, key))
-        if not names or (is_description and _is_described(names, key)):
-            headings[number] = (len(names) + 1, key, has_lines)
+        names = [outer.name for outer in above]
+        above.append(key)
+        if not names or (is_description and _is_described(names, key.name)):
+            has_text = not key.value or (next_key is not None and next_key.indent > key.indent)
+            headings[key.number] = YamlHeading(len(names) + 1, key.name, has_text)
     return headings
 
 
 def find_title(rows: Sequence[str]) -> str:
     """Return `info.title` of an OpenAPI description, or `title` of other YAML."""
-    above = ""
-    for _, indent, key, value in _find_keys(rows):
-        above = key if not indent else above
-        if key == "title" and (not indent or above == "info"):
-            return value.strip("\"'")
+    outermost = ""
+    for key in _find_keys(rows):
+        if key.indent == 0:
+            outermost = key.name
+        if key.name == "title" and (key.indent == 0 or outermost == "info"):
+            return key.value.strip("\"'")
     return ""
 
 
@@ -61,23 +82,21 @@ def _is_described(names: Sequence[str], key: str) -> bool:
     return False
 
 
-def _find_keys(rows: Sequence[str]) -> list[tuple[int, int, str, str]]:
-    """Return the keys of mappings: line number, indent, name, and the text after the colon."""
-    keys: list[tuple[int, int, str, str]] = []
-    text_below = -1
-    """The indent of the key with a block of text, to which the lines below belong."""
+def _find_keys(rows: Sequence[str]) -> list[_Key]:
+    keys: list[_Key] = []
+    text_indent = -1  # the indent of a key with a block of text, to which the lines below belong
     for number, row in enumerate(rows):
-        if not row.strip() or len(row) > _LONGEST_LINE:
+        if not row.strip() or len(row) > _MAX_LINE_CHARACTERS:
             continue
         indent = len(row) - len(row.lstrip(" "))
-        if text_below >= 0 and indent > text_below:
+        if 0 <= text_indent < indent:
             continue
-        text_below = -1
-        key, value = _split_key(row.strip())
-        if key:
-            keys.append((number, indent, key, "" if value.startswith("#") else value))
+        text_indent = -1
+        name, value = _split_key(row.strip())
+        if name:
+            keys.append(_Key(number, indent, name, "" if value.startswith("#") else value))
             if _BLOCK_TEXT.match(value):
-                text_below = indent
+                text_indent = indent
     return keys
 
 
