@@ -1,24 +1,25 @@
 """Find the outline of a text: its headings, blocks of code and beginnings of paragraphs.
 
-The table `_RULES` describes every format. The name of a document determines its format, so every
-machine splits a text in the same way.
+`documents.chunking` splits documents along it, and titles come from it. `outline_rules` describes
+every format. The name of a document determines its format, so every machine splits a text in the
+same way.
 """
 
 from __future__ import annotations
 
-import functools
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from vmrag_link.conversion.formats import TEMPLATES
+from vmrag_link.conversion.outline_rules import RULES, compile_rules
 from vmrag_link.models import Record
 
-_LONGEST_HEADING = 300
+_MAX_HEADING_CHARACTERS = 300
 """Maximum number of characters of a heading."""
 
-_MOST_TAG_LINES = 5
+_MAX_TAG_LINES = 5
 """Maximum number of lines of a heading in HTML."""
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
@@ -43,229 +44,6 @@ class Line(Record, frozen=True):
     cuts: bool = False
     """True if the line begins a section."""
 
-
-class Block(NamedTuple):
-    """A block of lines that contains no headings."""
-
-    begin: str
-    """A pattern of the first line."""
-
-    end: str
-    """A pattern of the last line, in which `{0}` is the first group of `begin`."""
-
-    code: bool = True
-    """True if the block must not be split."""
-
-
-class Rules(NamedTuple):
-    """The headings, blocks and paragraphs of a format."""
-
-    headings: tuple[tuple[str, int], ...] = ()
-    """Patterns of headings, each with the group `title` and a base level. The length of the group
-    `mark` and the number in the group `digit` are added to the base level.
-    """
-
-    blocks: tuple[Block, ...] = ()
-    first_characters: str = ""
-    """The first characters of lines that match `headings`, `blocks` or `paragraph`."""
-
-    underlines: str = ""
-    """Characters of lines below a title. The position of the character is the level."""
-
-    levels_by_use: bool = False
-    """True if the level is instead the order in which the text uses the underlines."""
-
-    before_title: str = ""
-    """A pattern of lines that may precede an underlined title, in addition to blank lines."""
-
-    paragraph: str = ""
-    """A pattern of lines that begin a paragraph."""
-
-    clean_title: Callable[[str], str] = str
-
-
-_ANCHOR = re.compile(r"\s*\\?\{(?:[#:.][^{}]*|/\*[^{}]*\*/)\}\s*$")
-_TAG = re.compile(r"<!--[^<>]*-->|</?[A-Za-z][^<>]*>")
-_CODE_OR_TAG = re.compile(rf"(`[^`]*`)|{_TAG.pattern}")
-"""Code in the first group, which is kept even if it contains a tag; or a tag."""
-_LINKED = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s[^()]*)?\)")
-
-
-def _clean_markdown(title: str) -> str:
-    title = _CODE_OR_TAG.sub(r"\1", _ANCHOR.sub("", title))
-    return _LINKED.sub(r"\1", title) if "](" in title else title
-
-
-_ORG_STATE = re.compile(r"(?:TODO|DONE|NEXT|WAITING|CANCELL?ED|COMMENT)\s+")
-_ORG_PRIORITY = re.compile(r"\[#\w\]\s*")
-_ORG_TAGS = re.compile(r"\s+:[\w@#%:]+:\s*$|\s+\[\d*[/%]\d*\]\s*$")
-_ORG_LINK = re.compile(r"\[\[[^\[\]]*\](?:\[([^\[\]]*)\])?\]")
-
-
-def _clean_org(title: str) -> str:
-    title = _ORG_TAGS.sub("", title)
-    for pattern in (_ORG_STATE, _ORG_PRIORITY):
-        if prefix := pattern.match(title):
-            title = title[prefix.end() :]
-    return _ORG_LINK.sub(lambda link: link[1] or "", title) if "[[" in title else title
-
-
-_ROFF_ESCAPE = re.compile(r"\\f(?:\[\w*\]|\(\w\w|\w)|\\[&/,^|]|\\s[+-]?\d")
-_ROFF_QUOTED = re.compile(r'"([^"]*)"|(\S+)')
-_ROFF_SIGNS = {r"\-": "-", r"\(aq": "'", r"\(em": "-", r"\(en": "-", r"\ ": " ", r"\~": " ", r"\e": "\\"}
-
-
-def _clean_roff(title: str) -> str:
-    title = _ROFF_ESCAPE.sub("", title)
-    for sign, text in _ROFF_SIGNS.items():
-        title = title.replace(sign, text)
-    return " ".join(quoted or plain for quoted, plain in _ROFF_QUOTED.findall(title))
-
-
-def _clean_asciidoc(title: str) -> str:
-    return re.sub(r"\[\[[^\[\]]*\]\]|\[#[^\[\]]*\]|<<[^<>,]*,([^<>]*)>>", r"\1", title)
-
-
-_ROLE = re.compile(r"(?::[\w:.+-]+:)?`([^`<]*[^`<\s])(?:\s*<[^`>]*>)?`_{0,2}")
-
-
-def _clean_rst(title: str) -> str:
-    return _ROLE.sub(r"\1", title.replace("``", "")) if "`" in title else title
-
-
-def _clean_wiki(title: str) -> str:
-    return _TAG.sub("", re.sub(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]", r"\1", title))
-
-
-def _clean_help(title: str) -> str:
-    return re.sub(r"\s*\*[^*\s]+\*", "", title).removesuffix("~")
-
-
-def _make_block(begin: str, *, code: bool = True) -> Block:
-    return Block(begin, r"{0}[ \t]*$", code)
-
-
-_HTML_BLOCKS = (
-    Block(r" {0,3}<!(--)", "-->", code=False),
-    Block(r" {0,3}<(pre|script|style|textarea)\b", "</{0}>"),
-)
-_HTML_HEADING = r"\s*<h(?P<digit>[1-6])\b[^>]*>(?P<title>.*?)</h(?P=digit)\s*>"
-_ATX = r" {0,3}(?P<mark>#{1,6})(?:[ \t]+(?P<title>.*?))?(?:[ \t]+#+)?[ \t]*$"
-
-_MARKDOWN = Rules(
-    headings=((_ATX, 0), (_HTML_HEADING, 0)),
-    blocks=_HTML_BLOCKS,
-    first_characters="#<`~|",
-    underlines="=-",
-    paragraph=r"[ \t]*(?:\||<tr\b)",
-    clean_title=_clean_markdown,
-)
-
-_RULES: dict[str, Rules] = {
-    "none": Rules(),
-    "markdown": _MARKDOWN,
-    "mdx": _MARKDOWN._replace(
-        blocks=(*_HTML_BLOCKS, Block(r"\s*\{/(\*)", r"\*/", code=False)), first_characters="#<`~{|"
-    ),
-    "html": _MARKDOWN._replace(underlines=""),
-    "rst": Rules(
-        first_characters="+*",
-        underlines="=-`:'\"~^_*+#<>.!$%&(),/;?@[\\]{|}",
-        levels_by_use=True,
-        before_title=r"\.\. ",
-        paragraph=r"[ \t]*(?:\+-|\*[ \t]-)",
-        clean_title=_clean_rst,
-    ),
-    "asciidoc": Rules(
-        headings=((r"(?P<mark>={1,6}|#{1,6})[ \t]+(?P<title>\S.*)$", 0),),
-        blocks=(
-            _make_block(r"(-{4,}|\.{4,}|\+{4,})[ \t]*$"),
-            _make_block(r"(`{3,})"),
-            _make_block(r"(/{4,}|[|,:!]={3,})[ \t]*$", code=False),
-        ),
-        first_characters="=#-.+`/|,:!",
-        underlines="=-~^+",
-        before_title=r"//|\[|:[^:]+:|\w+::",
-        paragraph=r"\|",
-        clean_title=_clean_asciidoc,
-    ),
-    "org": Rules(
-        headings=((r"(?P<mark>\*+)[ \t]+(?P<title>\S.*)$", 1), (r"(?i:#\+title:)[ \t]*(?P<title>\S.*)$", 1)),
-        blocks=(Block(r"\s*#\+(?:begin|BEGIN)_(\w+)", r"(?i:\s*#\+end_{0}\b)"),),
-        first_characters="*#|",
-        paragraph=r"[ \t]*\|",
-        clean_title=_clean_org,
-    ),
-    "mediawiki": Rules(
-        headings=((r"(?P<mark>={1,6})[ \t]*(?P<title>[^=\s].*?)[ \t]*(?P=mark)[ \t]*(?:<!--.*)?$", 0),),
-        blocks=(
-            Block(r"\s*<(pre|nowiki|source|syntaxhighlight)\b", "</{0}>"),
-            _HTML_BLOCKS[0],
-            Block(r"\s*(\{)\|", r"\s*\|\}}", code=False),
-        ),
-        first_characters="=<{",
-        paragraph=r"\|-|<tr\b",
-        clean_title=_clean_wiki,
-    ),
-    "textile": Rules(
-        headings=tuple((rf"h{level}(?:[(\[{{<>=][^.]*)?\.[ \t]+(?P<title>\S.*)$", level) for level in range(1, 7)),
-        blocks=_HTML_BLOCKS,
-        first_characters="h<",
-    ),
-    "man": Rules(
-        headings=tuple(
-            (rf"\.[ \t]*(?:{names})(?:[ \t]+(?P<title>\S.*))?$", level)
-            for level, names in enumerate(("TH|Dt", "SH|Sh", "SS|Ss"), start=1)
-        ),
-        blocks=(Block(r"[.'][ \t]*(ig)\b", r"\.\.$", code=False),),
-        first_characters=".'",
-        paragraph=r"\.[ \t]*(?:Pp|PP|LP|P|TP|TQ|IP|HP|It|RS|Bl)\b",
-        clean_title=_clean_roff,
-    ),
-    "pod": Rules(
-        headings=((r"=head(?P<digit>[1-6])[ \t]+(?P<title>\S.*)$", 0),),
-        blocks=(Block(r"=begin[ \t]+(\S+)", r"=end[ \t]+{0}"),),
-        first_characters="=",
-        paragraph=r"=item\b",
-    ),
-    "rdoc": Rules(headings=((r"(?P<mark>={1,6}|#{1,6})[ \t]*(?P<title>[^=#\s].*)$", 0),), first_characters="=#"),
-    "creole": Rules(
-        headings=((r"(?P<mark>={1,6})[ \t]*(?P<title>[^=\s].*)$", 0),),
-        blocks=(Block(r"(\{{3})[ \t]*$", r"\}}\}}\}}[ \t]*$"),),
-        first_characters="={",
-        clean_title=lambda title: title.rstrip("= \t"),
-    ),
-    "texinfo": Rules(
-        headings=tuple(
-            (rf"@(?:{names})[ \t]+(?P<title>\S.*)$", level)
-            for level, names in enumerate(
-                (
-                    "settitle|title|top",
-                    "chapter|unnumbered|appendix|chapheading|majorheading",
-                    "section|unnumberedsec|appendixsec|heading",
-                    "subsection|unnumberedsubsec|appendixsubsec|subheading",
-                    "subsubsection|unnumberedsubsubsec|appendixsubsubsec|subsubheading",
-                ),
-                start=1,
-            )
-        ),
-        blocks=(Block(r"@(ignore|verbatim|example|smallexample|lisp)\b", r"@end[ \t]+{0}"),),
-        first_characters="@",
-        paragraph=r"@item\b",
-    ),
-    "latex": Rules(
-        headings=tuple(
-            (rf"\s*\\(?:{name})\*?(?:\[[^\]]*\])?\{{(?P<title>.*)\}}", level)
-            for level, name in enumerate(
-                ("title", "part|chapter", "section", "subsection", "subsubsection", "paragraph"), start=1
-            )
-        ),
-        blocks=(Block(r"\s*\\begin\{(verbatim|lstlisting|comment)\}", r".*\\end\{{{0}\}}"),),
-        first_characters="\\",
-    ),
-    "vimhelp": Rules(underlines="=-", levels_by_use=True, clean_title=_clean_help),
-    "yaml": Rules(),
-}
 
 _OUTLINES_BY_SUFFIX = {
     suffix: name
@@ -356,29 +134,8 @@ def _yaml_lines(text: str) -> Iterator[Line]:
         start = end
 
 
-class _Patterns(NamedTuple):
-    """The rules of a format, with compiled patterns."""
-
-    headings: tuple[tuple[re.Pattern[str], int], ...]
-    blocks: tuple[tuple[re.Pattern[str], Block], ...]
-    paragraph: re.Pattern[str] | None
-    before_title: re.Pattern[str] | None
-
-
-@functools.cache
-def _compile_rules(outline: str) -> _Patterns:
-    """Compile the rules of a format when its first text is read: all formats take 10 ms."""
-    rules = _RULES[outline]
-    return _Patterns(
-        tuple((re.compile(pattern, re.DOTALL), level) for pattern, level in rules.headings),
-        tuple((re.compile(block.begin, re.IGNORECASE), block) for block in rules.blocks),
-        re.compile(rules.paragraph) if rules.paragraph else None,
-        re.compile(rules.before_title) if rules.before_title else None,
-    )
-
-
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
-_MOST_UNCLOSED = 20
+_MAX_UNCLOSED_BLOCKS = 20
 """Maximum number of blocks without an end. Each of them searches the rest of the text, so later
 ones are read as text.
 """
@@ -411,12 +168,23 @@ class _Heading(NamedTuple):
 _NO_HEADING = _Heading(1, 0, "")
 
 
+class _LineBlock(NamedTuple):
+    """A block of lines without headings."""
+
+    end: int
+    """The number of the line after it."""
+
+    is_code: bool
+
+
 class _OutlineScan:
     """One pass over the lines of a text. `number` is the index of a line."""
 
     def __init__(self, text: str, outline: str) -> None:
         self._rows = _LINE.findall(text)
-        self._outline, self._rules, self._patterns = outline, _RULES[outline], _compile_rules(outline)
+        self._outline = outline
+        self._rules = RULES[outline]
+        self._patterns = compile_rules(outline)
         self._first_characters = frozenset(self._rules.first_characters)
         self._has_fences = outline in ("markdown", "mdx", "html")
         self._style_levels: dict[str, int] = {}
@@ -439,47 +207,50 @@ class _OutlineScan:
                 end = start + len(row)
                 self._may_be_title = row.isspace()
                 yield Line(start=start, end=end, level=0, title="", fenced=False, blank=self._may_be_title)
-                number, start = number + 1, end
+                number += 1
+                start = end
                 continue
             is_marked = row.lstrip()[:1] in self._first_characters
-            next_number, is_code = self._find_block(number) if is_marked else (number, False)
-            if next_number > number:
-                for inner in rows[number:next_number]:
+            if is_marked and (block := self._find_block(number)):
+                for inner in rows[number : block.end]:
                     end = start + len(inner)
-                    begins = not is_code and self._begins_paragraph(inner)
-                    yield Line(start, end, fenced=is_code, blank=not is_code and inner.isspace(), begins=begins)
+                    is_blank = not block.is_code and inner.isspace()
+                    begins = not block.is_code and self._begins_paragraph(inner)
+                    yield Line(start, end, fenced=block.is_code, blank=is_blank, begins=begins)
                     start = end
-                number, self._may_be_title = next_number, True
+                number = block.end
+                self._may_be_title = True
                 continue
-            line_count, level, title = self._find_heading(number, is_marked=is_marked)
-            end = start + (len(row) if line_count == 1 else sum(map(len, rows[number : number + line_count])))
-            is_blank = not level and not row.strip()
+            heading = self._find_heading(number, is_marked=is_marked)
+            end = start + sum(map(len, rows[number : number + heading.line_count]))
+            is_blank = not heading.level and not row.strip()
             begins = is_marked and self._begins_paragraph(row)
-            yield Line(start, end, level, title, blank=is_blank, begins=begins)
-            number, start, self._may_be_title = number + line_count, end, is_blank or level > 0
+            yield Line(start, end, heading.level, heading.title, blank=is_blank, begins=begins)
+            number += heading.line_count
+            start = end
+            self._may_be_title = is_blank or heading.level > 0
 
     def _begins_paragraph(self, row: str) -> bool:
         pattern = self._patterns.paragraph
         return pattern is not None and pattern.match(row) is not None
 
-    def _find_block(self, number: int) -> tuple[int, bool]:
-        """Return the number of the line after a block that begins here, and whether it is code.
-
-        If no block begins here, return the number of this line.
-        """
+    def _find_block(self, number: int) -> _LineBlock | None:
+        """Return the block that begins in a line, or None."""
         row = self._rows[number]
         if self._has_fences and (mark := _FENCE.match(row)) and not ("`" in mark[1] and "`" in mark[2]):
-            return self._find_fence_end(number, mark[1]), True
+            return _LineBlock(self._find_fence_end(number, mark[1]), is_code=True)
         for pattern, block in self._patterns.blocks:
-            if (begin := pattern.match(row)) and self._unclosed_blocks < _MOST_UNCLOSED:
-                end = re.compile(block.end.format(re.escape(begin[1])), re.IGNORECASE)
-                if block.end[:1] in "-<" and end.search(row, begin.end()):  # a comment or an element in one line
-                    return number + 1, block.code
-                for end_number in range(number + 1, len(self._rows)):
-                    if end.search(self._rows[end_number]):
-                        return end_number + 1, block.code
-                self._unclosed_blocks += 1
-        return number, False
+            begin = pattern.match(row)
+            if begin is None or self._unclosed_blocks >= _MAX_UNCLOSED_BLOCKS:
+                continue
+            end = re.compile(block.end.format(re.escape(begin[1])), re.IGNORECASE)
+            if block.end[:1] in "-<" and end.search(row, begin.end()):  # a comment or an element in one line
+                return _LineBlock(number + 1, block.code)
+            for end_number in range(number + 1, len(self._rows)):
+                if end.search(self._rows[end_number]):
+                    return _LineBlock(end_number + 1, block.code)
+            self._unclosed_blocks += 1
+        return None
 
     def _find_fence_end(self, number: int, fence: str) -> int:
         for end_number in range(number + 1, len(self._rows)):
@@ -490,7 +261,7 @@ class _OutlineScan:
 
     def _find_heading(self, number: int, *, is_marked: bool) -> _Heading:
         row = self._rows[number]
-        if len(row) > _LONGEST_HEADING or row.isspace():
+        if len(row) > _MAX_HEADING_CHARACTERS or row.isspace():
             return _NO_HEADING
         if self._outline == "vimhelp":
             return self._find_help_heading(number)
@@ -499,9 +270,10 @@ class _OutlineScan:
         return self._find_underlined_heading(number) if self._rules.underlines else _NO_HEADING
 
     def _find_marked_heading(self, number: int) -> _Heading | None:
-        row, line_count = self._rows[number].rstrip("\r\n"), 1
+        row = self._rows[number].rstrip("\r\n")
+        line_count = 1
         if "<h" in row and "</h" not in row:
-            next_rows = self._rows[number + 1 : number + _MOST_TAG_LINES]
+            next_rows = self._rows[number + 1 : number + _MAX_TAG_LINES]
             line_count = next((count for count, next_row in enumerate(next_rows, 2) if "</h" in next_row), 1)
             row = "".join(self._rows[number : number + line_count])
         for pattern, base_level in self._patterns.headings:
@@ -510,8 +282,9 @@ class _OutlineScan:
                 level = base_level + len(groups.get("mark") or "") + int(groups.get("digit") or 0)
                 title = groups.get("title") or ""
                 if not title and self._outline == "man" and number + 1 < len(self._rows):
-                    title, line_count = self._rows[number + 1], 2  # an empty macro makes a heading of the next line
-                if len(title) > _LONGEST_HEADING:
+                    title = self._rows[number + 1]  # an empty macro makes a heading of the next line
+                    line_count = 2
+                if len(title) > _MAX_HEADING_CHARACTERS:
                     return None  # each passage below a heading has its title
                 return _Heading(line_count, level, self._clean_title(title, level))
         return None
@@ -551,7 +324,7 @@ class _OutlineScan:
         rows = [row.rstrip() for row in self._rows[number : number + 3]]
         if len(rows) < 3 or rows[0] != rows[2] or not rows[1] or self._find_underline(number + 1):  # noqa: PLR2004
             return _NO_HEADING
-        if len(rows[0]) < min(_SHORT_UNDERLINE, len(rows[1].strip())) or len(rows[1]) > _LONGEST_HEADING:
+        if len(rows[0]) < min(_SHORT_UNDERLINE, len(rows[1].strip())) or len(rows[1]) > _MAX_HEADING_CHARACTERS:
             return _NO_HEADING
         level = self._find_style_level(2 * overline)
         return _Heading(3, level, self._clean_title(rows[1], level))
@@ -595,7 +368,7 @@ class _OutlineScan:
         for title_number in range(number + 1, min(number + 3, len(self._rows))):
             row = self._rows[title_number]
             if row.strip():
-                if len(row) > _LONGEST_HEADING or self._find_underline(title_number) or row.startswith("vim:"):
+                if len(row) > _MAX_HEADING_CHARACTERS or self._find_underline(title_number) or row.startswith("vim:"):
                     return _NO_HEADING
                 level = 1 + self._find_style_level(overline)
                 return _Heading(title_number - number + 1, level, self._clean_title(row.rstrip(), 0))
