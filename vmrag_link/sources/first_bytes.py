@@ -14,10 +14,10 @@ from vmrag_link.git import readonly
 from vmrag_link.paths import Places
 from vmrag_link.sources.disk import Disk
 
-_MOST_BYTES = 1_000_000
+_MAX_BLOB_BYTES = 1_000_000
 """Maximum size of a blob that is read. git can only print a whole blob."""
 
-_MOST_BYTES_TOGETHER = 50_000_000
+_MAX_TOTAL_BYTES = 50_000_000
 
 _TROFF = re.compile(rb"""^(?:\.\\"|'\\"|[.'][ \t]*(?:TH|Dd|SH|so)[ \t])""", re.MULTILINE)
 _OPENAPI_LINE = re.compile(rb"""^(["']?)(?:openapi|swagger)\1[ \t]*:[ \t]*["']?[1-9]""", re.MULTILINE)
@@ -71,11 +71,12 @@ def read_in_work_tree(places: Places, paths: Iterable[str]) -> Mapping[str, byte
 
 def read_from_blobs(places: Places, blobs: Mapping[str, str], paths: Sequence[str]) -> Mapping[str, bytes]:
     """Return the first bytes of blobs, by path. Large blobs are left out. Raises `GitFailed`."""
-    named = {path: blobs[path] for path in paths if path in blobs}
-    room, chosen = _MOST_BYTES_TOGETHER, set[str]()
-    for blob, size in readonly.read_blob_sizes(places, named.values()).items():
-        if size <= min(room, _MOST_BYTES):
+    blobs_by_path = {path: blobs[path] for path in paths if path in blobs}
+    room = _MAX_TOTAL_BYTES
+    selected: set[str] = set()
+    for blob, size in readonly.read_blob_sizes(places, blobs_by_path.values()).items():
+        if size <= min(room, _MAX_BLOB_BYTES):
             room -= size
-            chosen.add(blob)
-    contents = readonly.read_blobs(places, chosen)
-    return {path: contents[blob][:BINARY_WITHIN] for path, blob in named.items() if blob in contents}
+            selected.add(blob)
+    contents = readonly.read_blobs(places, selected)
+    return {path: contents[blob][:BINARY_WITHIN] for path, blob in blobs_by_path.items() if blob in contents}

@@ -1,7 +1,8 @@
-"""Propose sources for a repository without any.
+"""Propose sources for a repository without any, for `vmrag init` and for queries before it.
 
 The tables of formats and languages list the readable files. This module decides which of those are
-not proposed, and finds few patterns for the others.
+not proposed, and finds few patterns for the others. The name of a file suggests its role. If the
+name is not enough, the beginning of the file decides.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Literal, NamedTuple
 from vmrag_link.code import languages
 from vmrag_link.conversion import formats
 from vmrag_link.settings import SourceSettings
-from vmrag_link.settings.flaws import MAX_PATHSPECS, pathspec_flaw
+from vmrag_link.settings.flaws import pathspec_flaw
 from vmrag_link.sources import first_bytes, rules
 
 FOLDERS = frozenset("doc docs documentation Documentation help manual wiki adr rfcs".split())
@@ -55,12 +56,12 @@ _RECOGNIZERS: Mapping[str, Callable[[bytes], bool]] = {
     "script": first_bytes.is_script,
     "api": first_bytes.is_openapi,
 }
-_MOST_READ = {"man": 100, "script": 150, "api": 250}
+_MAX_FILES_READ = {"man": 100, "script": 150, "api": 250}
 """Maximum number of files whose beginnings are read. In a repository without settings, each query
 reads them.
 """
 
-_MOST_PATHS = 20
+_MAX_PATTERNS = 20
 """Maximum number of paths and folders of files that no ending identifies."""
 
 _Role = Literal["document", "text", "man", "api", "code", "lines", "script", ""]
@@ -71,6 +72,7 @@ class _Roles(NamedTuple):
     """Files by role and pattern."""
 
     patterns: dict[str, Counter[str]]
+    """Patterns by role, with the number of files that each matches."""
     uncertain: dict[str, list[str]]
     """Files whose role depends on their beginning."""
     no_code: list[str]
@@ -88,22 +90,22 @@ def propose_sources(
     errors of `beginnings`.
     """
     roles = _sort_by_role(paths)
-    documents, code = roles.patterns["document"], roles.patterns["lines"]
-    documents += _name_texts(roles.uncertain["text"])
-    chosen = _find_by_beginning(roles.uncertain, beginnings)
-    documents += _cover_files(chosen["man"], roles.uncertain["man"], _ending_pattern)
-    documents += _cover_files(chosen["api"], roles.uncertain["api"], _name_pattern)
+    recognized = _find_by_beginning(roles.uncertain, beginnings)
+    documents = roles.patterns["document"] + _name_texts(roles.uncertain["text"])
+    documents += _cover_files(recognized["man"], roles.uncertain["man"], _ending_pattern)
+    documents += _cover_files(recognized["api"], roles.uncertain["api"], _name_pattern)
+    code = roles.patterns["lines"]
     if not languages.find_language_problem():
         code += roles.patterns["code"]
-        code += _cover_files(chosen["script"], [*roles.uncertain["script"], *roles.no_code], _folder_pattern)
+        code += _cover_files(recognized["script"], [*roles.uncertain["script"], *roles.no_code], _folder_pattern)
     exclude = tuple(f"**/{folder}/**" for folder in sorted(roles.excluded))
     sources = []
     kinds: tuple[tuple[Literal["document", "code"], Counter[str]], ...] = (("document", documents), ("code", code))
     for kind, patterns in kinds:
         name = next((name for name in NAMES[kind] if name not in stored), "")
-        named = _choose_patterns(patterns, MAX_PATHSPECS - len(exclude))
-        if name and named:
-            sources.append(SourceSettings(name, named, exclude, kind))
+        selected = _choose_patterns(patterns, MOST_PATHSPECS - len(exclude))
+        if name and selected:
+            sources.append(SourceSettings(name, selected, exclude, kind))
     return tuple(sources)
 
 
@@ -199,7 +201,7 @@ def _name_texts(paths: Iterable[str]) -> Counter[str]:
         at = next((number for number, folder in enumerate(around) if folder in FOLDERS), None)
         if at is not None and not _TESTS.intersection(around) and not name.startswith(_NO_TEXTS):
             folders[_quote_path("/".join(around[: at + 1]))] += 1
-    if len(folders) <= _MOST_PATHS:
+    if len(folders) <= _MAX_PATTERNS:
         return Counter({f"{folder}/**/*.txt": number for folder, number in folders.items()})
     inner = Counter[str]()
     for folder, number in folders.items():
@@ -208,40 +210,46 @@ def _name_texts(paths: Iterable[str]) -> Counter[str]:
 
 
 def _find_by_beginning(uncertain: Mapping[str, Sequence[str]], beginnings: Beginnings) -> dict[str, set[str]]:
-    """Return the man pages, API descriptions and scripts among these files."""
-    in_folder = {path for path in uncertain["man"] if any(map(_MAN_FOLDER.fullmatch, path.split("/")[:-1]))}
+    """Return the man pages, API descriptions and scripts among these files, by role."""
+    certain = {path for path in uncertain["man"] if any(map(_MAN_FOLDER.fullmatch, path.split("/")[:-1]))}
     candidates = {
-        "man": [path for path in uncertain["man"] if path not in in_folder],
+        "man": [path for path in uncertain["man"] if path not in certain],
         "script": uncertain["script"],
         "api": sorted(uncertain["api"], key=lambda path: (not _API_NAMES.search(path), path)),
     }
-    shares = [path for role, paths in candidates.items() for path in paths[: _MOST_READ[role]]]
-    read = beginnings(shares) if shares else {}
-    chosen = {
-        role: {path for path in paths if path in read and _RECOGNIZERS[role](read[path])}
-        for role, paths in candidates.items()
-    }
-    return chosen | {"man": chosen["man"] | in_folder}
+    to_read = [path for role, paths in candidates.items() for path in paths[: _MAX_FILES_READ[role]]]
+    contents = beginnings(to_read) if to_read else {}
+    recognized: dict[str, set[str]] = {}
+    for role, paths in candidates.items():
+        is_recognized = _RECOGNIZERS[role]
+        recognized[role] = {path for path in paths if path in contents and is_recognized(contents[path])}
+    recognized["man"] |= certain
+    return recognized
 
 
-def _cover_files(chosen: Collection[str], candidates: Iterable[str], name: Callable[[str], str]) -> Counter[str]:
-    """Return patterns that match the chosen ones of these files and no others.
+def _cover_files(files: Collection[str], candidates: Iterable[str], name: Callable[[str], str]) -> Counter[str]:
+    """Return patterns that match these files and no other candidates.
 
-    `name` returns the preferred pattern for a file. It is used if it matches several files.
+    `name` returns the preferred pattern for a file. It is used if it matches several files. The
+    second choice is the ending in the same folder, and the last one is the path of the file.
     """
-    if not chosen:
+    if not files:
         return Counter()
-    missing, others, patterns = {*chosen}, {*candidates} - {*chosen}, Counter[str]()
-    for form in (name, _ending_in_folder):
-        wrong, groups = {form(path) for path in others}, defaultdict[str, set[str]](set)
+    missing = set(files)
+    others = set(candidates).difference(files)
+    patterns = Counter[str]()
+    for make_pattern in (name, _ending_in_folder):
+        wrong_patterns = {make_pattern(path) for path in others}
+        groups = defaultdict[str, set[str]](set)
         for path in missing:
-            groups[form(path)].add(path)
-        for pattern, files in groups.items():
-            if pattern not in wrong and (len(files) > 1 or form is _ending_pattern):
-                patterns[pattern] = len(files)
-                missing -= files
+            groups[make_pattern(path)].add(path)
+        for pattern, group in groups.items():
+            if pattern not in wrong_patterns and (len(group) > 1 or make_pattern is _ending_pattern):
+                patterns[pattern] = len(group)
+                missing -= group
     patterns.update(_quote_path(path) for path in missing)
-    return Counter(dict(sorted(patterns.items(), key=lambda pattern: (-pattern[1], pattern[0]))[:_MOST_PATHS]))
+    ranked = sorted(patterns.items(), key=lambda item: (-item[1], item[0]))
+    return Counter(dict(ranked[:_MAX_PATTERNS]))
 
 
 def _ending_pattern(path: str) -> str:
