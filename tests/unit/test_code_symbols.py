@@ -663,3 +663,15 @@ def test_comment_above_a_symbol_is_in_its_piece(language: str, symbol: str, abov
     text, _ = SAMPLES[language]
     first = next(piece for piece in cut_code(text, language, 160) if piece.symbol == symbol)
     assert text[first.start : first.end].startswith(above)
+
+
+@pytest.mark.parametrize(
+    ("text", "symbol"),
+    [
+        ("int (operator+)(A a, A b) {\n  return 1;\n}\n", "operator+"),
+        ("struct A {\n  (~A)() {\n    end();\n  }\n};\n", "A.~A"),
+    ],
+)
+def test_name_in_parentheses_has_none_in_cpp(text: str, symbol: str) -> None:
+    pieces = cut_code(text, "cpp", 400)
+    assert symbol in [row.symbol for piece in pieces for row in piece.declared]

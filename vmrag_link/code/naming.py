@@ -285,7 +285,7 @@ def _find_inner_declarator(node: Node) -> Node | None:
         (
             named_child
             for named_child in node.named_children
-            if named_child.type.endswith(("_declarator", "identifier", "_read_name"))
+            if named_child.type.endswith(("_declarator", "identifier", "_name"))
         ),
         None,
     )
