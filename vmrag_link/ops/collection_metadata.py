@@ -29,44 +29,44 @@ def flatten_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     Raises `ContentRefused`.
     """
     try:
-        given = parse_user_json(json.dumps(metadata))
+        flat = parse_user_json(json.dumps(metadata))
     except ValueError as error:
         raise ContentRefused(f"the metadata {error}.", hint="use texts, numbers, true, false or null") from None
-    settings = given.pop("settings", {})
+    settings = flat.pop("settings", {})
     if not isinstance(settings, dict):
         raise _invalid_metadata("settings", "an object", settings)
     for key, value in settings.items():
-        if key in given and given[key] != value:
+        if key in flat and flat[key] != value:
             raise ContentRefused(
-                f"{key!r} has two values: {given[key]!r} in the metadata, and {value!r} in its 'settings'.",
+                f"{key!r} has two values: {flat[key]!r} in the metadata, and {value!r} in its 'settings'.",
                 hint="pass it once",
                 key=key,
             )
-        given[key] = value
-    for key, value in given.items():
+        flat[key] = value
+    for key, value in flat.items():
         _check_value(key, value)
-    return {key: value for key, value in given.items() if value is not None or not key.startswith(HNSW_PREFIX)}
+    return {key: value for key, value in flat.items() if value is not None or not key.startswith(HNSW_PREFIX)}
 
 
-def replace_metadata(before: Collection, given: Mapping[str, Any]) -> str:
+def replace_metadata(before: Collection, flat: Mapping[str, Any]) -> str:
     """Return the new metadata as canonical JSON.
 
     Settings of the index that are not given stay, because they are not the user's metadata.
     """
     recorded = parse_metadata(before)
     kept = {key: value for key, value in recorded.items() if key.startswith(HNSW_PREFIX)}
-    return encode_canonical_json(kept | {key: value for key, value in given.items() if key != SPACE})
+    return encode_canonical_json(kept | {key: value for key, value in flat.items() if key != SPACE})
 
 
-def list_unapplied(before: Collection, after: Collection, given: Mapping[str, Any]) -> tuple[str, ...]:
+def list_unapplied(before: Collection, after: Collection, flat: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the given settings that the index does not use.
 
     A renamed collection gets a new index with every setting except another distance.
     """
     present = {key: setting.default for key, setting in HNSW_SETTINGS.items()} | shown_metadata(before)
     keeps_index = after.name == before.name
-    fixed_keys = [key for key in given if key.startswith(HNSW_PREFIX) and (keeps_index or key not in HNSW_SETTINGS)]
-    return tuple(key for key in fixed_keys if given[key] != present.get(key))
+    fixed_keys = [key for key in flat if key.startswith(HNSW_PREFIX) and (keeps_index or key not in HNSW_SETTINGS)]
+    return tuple(key for key in fixed_keys if flat[key] != present.get(key))
 
 
 def _check_value(key: str, value: Any) -> None:

@@ -81,10 +81,10 @@ def create_collection(
     errors for a model that does not work here, and the errors of `writing.write_rows`.
     """
     collections.require_name(name)
-    given = collection_metadata.flatten_metadata(metadata)
-    distance = given.pop(collection_metadata.SPACE, "l2")
+    flat = collection_metadata.flatten_metadata(metadata)
+    distance = flat.pop(collection_metadata.SPACE, "l2")
     chunking_settings = _read_chunking(ws, chunking or {})
-    ignored = tuple(key for key in given if key.startswith(HNSW_PREFIX) and key not in HNSW_SETTINGS)
+    ignored = tuple(key for key in flat if key.startswith(HNSW_PREFIX) and key not in HNSW_SETTINGS)
 
     def plan_creation(at: At) -> Planned[CollectionCreation]:
         existing = find_exact(ws, at, name)
@@ -93,7 +93,7 @@ def create_collection(
         if existing:
             return Planned(None, CollectionCreation(existing, created=False, ignored=ignored))
         model = load_working_model(ws, embedding_function or ws.config.embedding.model)
-        new = make_collection(name, model, chunking_settings, metadata=encode_canonical_json(given), distance=distance)
+        new = make_collection(name, model, chunking_settings, metadata=encode_canonical_json(flat), distance=distance)
         return Planned(Write(put_collections=[new]), CollectionCreation(new, created=True, ignored=ignored))
 
     return writing.write_rows(ws, plan_creation, f"create collection {name}")
@@ -115,17 +115,17 @@ def modify_collection(
         )
     if new_name is not None:
         collections.require_name(new_name)
-    given = None if metadata is None else collection_metadata.flatten_metadata(metadata)
+    flat = None if metadata is None else collection_metadata.flatten_metadata(metadata)
 
     def plan_change(at: At) -> Planned[ModifiedCollection]:
         before = find_collection(ws, at, name)
-        recorded = before.metadata if given is None else collection_metadata.replace_metadata(before, given)
+        recorded = before.metadata if flat is None else collection_metadata.replace_metadata(before, flat)
         after = msgspec.structs.replace(before, name=new_name or before.name, metadata=recorded)
         report = ModifiedCollection(
             after,
             renamed=after.name != before.name,
             described=recorded != before.metadata,
-            unapplied=collection_metadata.list_unapplied(before, after, given or {}),
+            unapplied=collection_metadata.list_unapplied(before, after, flat or {}),
         )
         if after == before:
             return Planned(None, report)
@@ -179,13 +179,13 @@ class _ChunkingArgument(Record, frozen=True, forbid_unknown_fields=True):
     overlap: Annotated[int, msgspec.Meta(ge=0, le=99_999)]
 
 
-def _read_chunking(ws: Workspace, given: Mapping[str, Any]) -> Chunking:
+def _read_chunking(ws: Workspace, argument: Mapping[str, Any]) -> Chunking:
     """Return the chunking settings of a call, with defaults from the settings.
 
     Raises `UsageInvalid`.
     """
     defaults = ws.config.chunking
-    settings = {"strategy": "characters", "size": defaults.size, "overlap": defaults.overlap, **given}
+    settings = {"strategy": "characters", "size": defaults.size, "overlap": defaults.overlap, **argument}
     try:
         converted = msgspec.convert(settings, type=_ChunkingArgument, strict=False)
     except msgspec.ValidationError as error:

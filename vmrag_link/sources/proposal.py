@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from vmrag_link.code import languages
 from vmrag_link.conversion import formats
 from vmrag_link.settings import SourceSettings
-from vmrag_link.settings.flaws import pathspec_flaw
+from vmrag_link.settings.flaws import MAX_PATHSPECS, pathspec_flaw
 from vmrag_link.sources import first_bytes, rules
 
 FOLDERS = frozenset("doc docs documentation Documentation help manual wiki adr rfcs".split())
@@ -103,7 +103,7 @@ def propose_sources(
     kinds: tuple[tuple[Literal["document", "code"], Counter[str]], ...] = (("document", documents), ("code", code))
     for kind, patterns in kinds:
         name = next((name for name in NAMES[kind] if name not in stored), "")
-        selected = _choose_patterns(patterns, MOST_PATHSPECS - len(exclude))
+        selected = _choose_patterns(patterns, MAX_PATHSPECS - len(exclude))
         if name and selected:
             sources.append(SourceSettings(name, selected, exclude, kind))
     return tuple(sources)

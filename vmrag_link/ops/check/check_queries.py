@@ -206,8 +206,9 @@ def _require_complete_view(ws: Workspace, view: View) -> None:
     require_pinned(ws, view.notes)
     if view.files_note:
         raise SourcesIncomplete(view.files_note, hint="run 'vmrag sources' to list the files of the sources")
-    if opened := view.sources:
-        require_complete(opened.unavailable, opened.missing, opened.failed, opened.indexed)
+    sources = view.sources
+    if sources:
+        require_complete(sources.unavailable, sources.missing, sources.failed, sources.indexed)
 
 
 def _open_rows(ws: Workspace, view: View) -> NamedRows:
@@ -219,7 +220,8 @@ def _open_rows(ws: Workspace, view: View) -> NamedRows:
 def _require_expectations(golden: GoldenFile) -> None:
     lacking = [query for query in golden.queries if not query.expects]
     if lacking:
-        first, others = lacking[0], f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
+        first = lacking[0]
+        others = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
         raise QueriesInvalid(
             f"{QUERIES_NAME}, line {first.line}: the query {shortened(first.text)!r}{others} has no expectation.",
             hint=f"add 'expect:' or 'first:', or run '{UPDATE}' to record its ranking",

@@ -131,8 +131,9 @@ def _share_again(ws: Workspace, finding: Finding) -> str:
         )
     if ws.chroma.server and contents.is_sealed_name(finding.subject):
         client = ChromaClient(ws.chroma.server)
-        if finding.code == "CHROMA_SERVER_CHANGED" and (remote_collection := client.find_collection(finding.subject)):
-            remove_collection(client, remote_collection)
+        changed = client.find_collection(finding.subject) if finding.code == "CHROMA_SERVER_CHANGED" else None
+        if changed:
+            remove_collection(client, changed)
     wait_for_server(ws)
     return "wrote it again."
 

@@ -54,7 +54,8 @@ def _check_views(ws: Workspace) -> Iterator[Finding]:
     binding = ws.binding
     checked_segments: dict[str, str] = {}
     for revision_view in ws.views.list_views():
-        path, revision = revision_view.path, revision_view.revision
+        path = revision_view.path
+        revision = revision_view.revision
         is_bound = binding is not None and path.name == binding.view
         with ws.views.lock_for_reading(path):
             # `_check_sync` reports the problems that a sync finds in the bound index.

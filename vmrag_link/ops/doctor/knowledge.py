@@ -60,7 +60,8 @@ def _form_fetch_hint(folder: Path) -> str:
 
 
 def _check_root_branch(ws: Workspace) -> Iterator[Finding]:
-    if root := find_correct_root(ws.engine):
+    root = find_correct_root(ws.engine)
+    if root:
         state = "is at another revision" if ws.engine.find_branch(ROOT_BRANCH) else "does not exist"
         message = f"the branch {ROOT_BRANCH!r}, which every knowledge base begins with, {state}."
         yield Finding("ROOT_MISPLACED", "error", message, DOCTOR_HINT, root)
@@ -88,12 +89,12 @@ def _check_stored_copies(ws: Workspace) -> Iterator[Finding]:
 
 
 def _repair_root_branch(ws: Workspace, finding: Finding) -> str:
-    engine, root = ws.engine, finding.subject
-    branch = engine.find_branch(ROOT_BRANCH)
+    root = finding.subject
+    branch = ws.engine.find_branch(ROOT_BRANCH)
     if branch is None:
-        engine.create_branch(ROOT_BRANCH, root)
+        ws.engine.create_branch(ROOT_BRANCH, root)
     else:
-        engine.move_branch(ROOT_BRANCH, root, expected=branch.head)
+        ws.engine.move_branch(ROOT_BRANCH, root, expected=branch.head)
     return f"put {ROOT_BRANCH!r} at revision {root[:12]}."
 
 
@@ -183,9 +184,11 @@ def _check_local(ws: Workspace) -> Iterator[Finding]:
     setting.
     """
     folder = ws.places.local_kb
-    if ws.local.exists and (damage := ws.local.engine.find_damage()):
+    damage = ws.local.engine.find_damage() if ws.local.exists else ""
+    if damage:
         yield Finding("LOCAL_DAMAGED", "error", damage, ws.local.remedy, str(folder))
-    if ws.is_initialized and (sentence := misplaced.describe_misplaced(ws, committed=True)):
+    sentence = misplaced.describe_misplaced(ws, committed=True) if ws.is_initialized else ""
+    if sentence:
         fix = hints.suggest_command(misplaced.MOVE_COMMAND, "move them")
         yield Finding("SYSTEM_MISPLACED", "note", sentence, fix, str(folder))
 

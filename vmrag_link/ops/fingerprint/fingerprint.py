@@ -143,22 +143,22 @@ def compare_fingerprint(ws: Workspace, expected: ExpectedFingerprint, *, ref: st
     )
 
 
-def read_expected(given: str, directory: Path) -> ExpectedFingerprint:
+def read_expected(hash_or_path: str, directory: Path) -> ExpectedFingerprint:
     """Return an expected fingerprint from a hash or a file.
 
     The file has the output of `vmrag fingerprint`, with or without `--json`. Its path is relative
     to the directory. Raises `UsageInvalid` and `FileFailed`.
     """
-    if _HASH.fullmatch(given):
-        return ExpectedFingerprint(given)
-    path = directory / given
+    if _HASH.fullmatch(hash_or_path):
+        return ExpectedFingerprint(hash_or_path)
+    path = directory / hash_or_path
     try:
         with path.open("rb") as file:
             content = file.read(_MAX_FILE_BYTES)
     except OSError as error:
         raise FileFailed(
-            f"{given} is neither a fingerprint nor a readable file: {error.strerror}.",
-            hint=f"run 'vmrag fingerprint --json > {quoted(given)}' to create one",
+            f"{hash_or_path} is neither a fingerprint nor a readable file: {error.strerror}.",
+            hint=f"run 'vmrag fingerprint --json > {quoted(hash_or_path)}' to create one",
             path=str(path),
         ) from error
     text = content.decode(errors="replace").strip()
@@ -170,7 +170,7 @@ def read_expected(given: str, directory: Path) -> ExpectedFingerprint:
         expected = ExpectedFingerprint("")
     if not _HASH.fullmatch(expected.fingerprint):
         raise UsageInvalid(
-            f"{given} has no fingerprint (64 hexadecimal digits, or the output of 'vmrag fingerprint --json').",
+            f"{hash_or_path} has no fingerprint (64 hexadecimal digits, or the output of 'vmrag fingerprint --json').",
             hint="run 'vmrag fingerprint --json > fingerprint.json' to create one",
             path=str(path),
         )

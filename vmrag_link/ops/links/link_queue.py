@@ -128,7 +128,8 @@ def _parse_lines(ws: Workspace, data: bytes) -> list[Link]:
         replaced = rows.get(old)
         if replaced:
             rows[old] = replace(replaced, superseded_by=new)
-        if link := links.get(new):
+        link = links.get(new)
+        if link:
             existing = rows.get(new, link)
             git_branch = branch or existing.git_branch or (replaced.git_branch if replaced else "")
             rows[new] = replace(link, git_branch=git_branch)
@@ -138,8 +139,9 @@ def _parse_lines(ws: Workspace, data: bytes) -> list[Link]:
 def _derive_for_commits(ws: Workspace, commits: Iterable[str]) -> dict[str, Link]:
     """Return the link of each of these commits that introduces a pin, without its branch."""
     url = repository.read_origin_url(ws.places)
-    return {
-        commit: Link(commit, pin.dolt_commit, pin.dolt_branch, git_repo_url=url, linked_at=pin.linked_at)
-        for commit, data in history.read_introduced_pins(ws.places, commits).items()
-        if (pin := try_read_pin(ws.places.kb, data))
-    }
+    links = {}
+    for commit, data in history.read_introduced_pins(ws.places, commits).items():
+        pin = try_read_pin(ws.places.kb, data)
+        if pin:
+            links[commit] = Link(commit, pin.dolt_commit, pin.dolt_branch, git_repo_url=url, linked_at=pin.linked_at)
+    return links

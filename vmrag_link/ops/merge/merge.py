@@ -134,8 +134,9 @@ def abort_merge(ws: Workspace) -> MergeReport:
     branch = None
     if state.written and is_at_start:
         branch = ws.find_kb_branch()
-    elif state.written and (name := own_keys.find_kb_branch(ws.places, state.symbolic.removeprefix(BRANCHES))):
-        branch = ws.engine.find_branch(name)
+    elif state.written:
+        name = own_keys.find_kb_branch(ws.places, state.symbolic.removeprefix(BRANCHES))
+        branch = ws.engine.find_branch(name) if name else None
     if branch is None or not branch.dirty:
         merge_state.clear_merge(ws)
         return report

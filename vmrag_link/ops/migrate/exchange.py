@@ -146,7 +146,8 @@ class _Exchange(NamedTuple):
 
 
 def _plan_exchange(places: Places, state: MigrationState) -> _Exchange:
-    copies, replaced = places.migration / state.new_folder / "kb", replaced_kb(places)
+    copies = places.migration / state.new_folder / "kb"
+    replaced = replaced_kb(places)
     if state.stage == "undoing":
         return _Exchange(new=state.origin, source=replaced, old=state.to, target=copies)
     return _Exchange(new=state.to, source=copies, old=state.origin, target=replaced)

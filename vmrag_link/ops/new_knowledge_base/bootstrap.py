@@ -156,7 +156,8 @@ def clone_and_index(
         remote = url if setting == GIT_REMOTE else setting
         had_pin = plumbing.read_pin_bytes(ws.places) is not None
         source = clone(ws, remote).remote
-        staged, detached = True, False
+        staged = True
+        detached = False
         if commit or branch or not had_pin:
             start = _choose_start(ws, source, _read_heads(ws, remote, source), branch, commit)
             if not had_pin:

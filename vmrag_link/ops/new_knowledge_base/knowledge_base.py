@@ -147,7 +147,8 @@ def create_missing_parts(
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="init", timeout=ws.lock_timeout):
         had_kb = ws.is_initialized
         if not had_kb:
-            author, access = identity.read_identity(ws.places), ws.settings.dolt_access
+            author = identity.read_identity(ws.places)
+            access = ws.settings.dolt_access
             opening.create_engine(engine, ws.places.kb, author=author, date=clock.now(), access=access).close()
         untracked = [
             path for path in (ws.places.config, ws.places.pin) if plumbing.read_blob(ws.places, f":{path.name}") is None
