@@ -90,7 +90,8 @@ def checkout(
             if goal.new and goal.branch:
                 ws.engine.create_branch(goal.branch, goal.find_revision(ws))
             switched = switch(ws, goal.branch or goal.find_revision(ws))
-        documents_before, handling = cleaned.held, cleaned.handling
+        documents_before = cleaned.held
+        handling = cleaned.handling
     branch_after = ws.find_kb_branch()
     return CheckoutReport(
         from_branch=branch_before.name if branch_before else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vmrag_link.ops.doctor import chroma, committed, indexes, knowledge, leftovers, machine
+from vmrag_link.ops.doctor import chroma, committed, indexes, knowledge, leftovers, machine, remotes
 from vmrag_link.ops.doctor.findings import (
     DoctorReport,
     Finding,
@@ -44,8 +44,8 @@ TOPICS = (
     chroma.STORES,
     chroma.SERVER,
     indexes.SYNC,
-    knowledge.COPIES,
-    knowledge.REMOTE,
+    remotes.COPIES,
+    remotes.REMOTE,
     knowledge.LINKS,
     leftovers.LEFTOVERS,
 )

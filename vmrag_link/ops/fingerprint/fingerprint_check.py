@@ -226,12 +226,9 @@ def _count_differing_files(opened: OpenSources, tree: SourceTree, holdings: Hold
 
 
 def _find_damage(folder: Path) -> str:
-    problem = views.find_mismatch(folder) or _find_damaged_words(folder)
+    word_problems = filter(None, map(find_word_problem, _list_segments(folder)))
+    problem = views.find_mismatch(folder) or next(word_problems, "")
     return f"{problem}." if problem else ""
-
-
-def _find_damaged_words(folder: Path) -> str:
-    return next(filter(None, map(find_word_problem, _list_segments(folder))), "")
 
 
 def _compare_collection(

@@ -213,7 +213,8 @@ def _classify_branches(ws: Workspace) -> _Branches:
     stale_names = {mapping.kb_branch for mapping in stale}
     in_use = {mapping.kb_branch for mapping in active} | set(_list_journaled(ws))
     target = ws.resolve_target()
-    prune, keep = [], []
+    prune = []
+    keep = []
     for branch in ws.engine.list_branches():
         is_ours = not ws.engine.shared or branch.name in stale_names
         if kept_branch := _find_stash(branch):

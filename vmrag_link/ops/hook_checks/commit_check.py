@@ -6,7 +6,6 @@ A finding may block the commit. The hook prints it, and `git commit --no-verify`
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Literal
 
 from vmrag_link import config
@@ -37,6 +36,7 @@ Code = Literal[
 
 _MESSAGE = "Documents of the next code commit"
 _PARTIAL = re.compile(r"next-index-\d+\.lock")
+"""The name of the index that git makes for a commit of named paths."""
 
 
 class CommitFinding(Record, frozen=True):
@@ -68,7 +68,7 @@ def check_commit(ws: Workspace) -> CommitCheckReport:
     checked, even if the revision is missing. Without a knowledge base, only the text of the pin is
     checked.
     """
-    partial = _is_partial(ws.index_file)
+    partial = ws.index_file is not None and _PARTIAL.fullmatch(ws.index_file.name) is not None
     revision = None
     nothing_else_staged = False
     if ws.is_initialized and not partial and _commits_documents(ws):
@@ -81,11 +81,6 @@ def check_commit(ws: Workspace) -> CommitCheckReport:
     if ws.is_initialized and not any(finding.blocks for finding in findings):
         findings += _check_unstaged_sources(ws, staged_pin)
     return CommitCheckReport(tuple(findings), committed=revision, alone=nothing_else_staged)
-
-
-def _is_partial(index_file: Path | None) -> bool:
-    """Return whether git commits only the named paths, whatever else is staged."""
-    return index_file is not None and _PARTIAL.fullmatch(index_file.name) is not None
 
 
 def _commits_documents(ws: Workspace) -> bool:

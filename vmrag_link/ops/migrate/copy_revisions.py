@@ -162,6 +162,7 @@ def _batch_documents(documents: Iterator[Document]) -> Iterator[Write]:
         size += len(document.content)
         if size > _MAX_BATCH_CHARACTERS:
             yield Write(put_documents=batch)
-            batch, size = [], 0
+            batch = []
+            size = 0
     if batch:
         yield Write(put_documents=batch)

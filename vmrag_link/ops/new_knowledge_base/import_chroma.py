@@ -78,13 +78,15 @@ def _unreadable_error(folder: Path, reason: str) -> IndexFailed:
 
 
 def _read_rows(store: ChromaStore, model: Model, chunking: Chunking, now: str) -> ForeignRows:
-    collections, documents, left_out = [], [], 0
+    collections = []
+    documents: list[Document] = []
+    left_out = 0
     for described in store.describe_collections():
         require_name(described.name)
         collections.append(_build_collection(described, model, chunking, now))
-        imported, skipped = _build_documents(described.name, store.read_texts(described.id), now)
-        documents += imported
-        left_out += skipped
+        new_documents, skipped_rows = _build_documents(described.name, store.read_texts(described.id), now)
+        documents += new_documents
+        left_out += skipped_rows
     return ForeignRows(tuple(collections), tuple(documents), left_out)
 
 
