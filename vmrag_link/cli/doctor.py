@@ -15,7 +15,14 @@ from vmrag_link.cli.base import Invocation
 from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import FAILED_CHECK, GitConfigInvalid, plural
 from vmrag_link.ops import doctor as operation
-from vmrag_link.ops.doctor import DoctorReport, Finding, RepairedFinding, Topic
+from vmrag_link.ops.doctor.findings import (
+    DoctorReport,
+    Finding,
+    RepairedFinding,
+    Topic,
+    doctor,
+    report_without_git,
+)
 from vmrag_link.progress import Progress
 from vmrag_link.workspace import Workspace
 
@@ -40,7 +47,7 @@ def command(invocation: Invocation, *, fix: bool) -> int:
         try:
             report = _examine_folder(invocation.directory, progress, fix=fix)
         except GitConfigInvalid as error:
-            report = operation.report_without_git(error)
+            report = report_without_git(error)
             if fix and error.repairable:
                 repaired = report.topics[0].findings[0]
                 report = _examine_folder(invocation.directory, progress, fix=True, repair=True)
@@ -57,7 +64,7 @@ def _examine_folder(directory: Path, progress: Progress, *, fix: bool, repair: b
     """
     workspace = Workspace.open(directory, progress, patience=PATIENCE, repair=repair)
     try:
-        return operation.doctor(workspace, [*TOPICS, *_list_toolset_topics()], fix=fix)
+        return doctor(workspace, [*TOPICS, *_list_toolset_topics()], fix=fix)
     finally:
         workspace.close()
 

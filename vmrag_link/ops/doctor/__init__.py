@@ -3,26 +3,6 @@
 from __future__ import annotations
 
 from vmrag_link.ops.doctor import chroma, committed, indexes, knowledge, leftovers, machine, remotes
-from vmrag_link.ops.doctor.findings import (
-    DoctorReport,
-    Finding,
-    RepairedFinding,
-    Topic,
-    TopicReport,
-    doctor,
-    report_without_git,
-)
-
-__all__ = [
-    "TOPICS",
-    "DoctorReport",
-    "Finding",
-    "RepairedFinding",
-    "Topic",
-    "TopicReport",
-    "doctor",
-    "report_without_git",
-]
 
 TOPICS = (
     machine.PROGRAMS,
