@@ -1,5 +1,7 @@
-"""Read `.vmrag/queries.yaml` into records, or report the line and the reason why not. The file is
-untrusted.
+"""Read `.vmrag/queries.yaml` into records, or report the line and the reason why not.
+
+The file is untrusted. The helpers raise `YamlRefused` with a line, and `parse_queries` turns it
+into `QueriesInvalid`.
 """
 
 from __future__ import annotations
@@ -28,30 +30,16 @@ from vmrag_link.yaml_tree import (
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_QUERIES = 5000
-MAX_TEXT = 4000
-"""Maximum characters of a query."""
+_MAX_TEXT_CHARACTERS = 4000
+_MAX_ID_CHARACTERS = 100
 MAX_K = 1000
-MAX_ID = 100
 
 T = TypeVar("T")
 
 _EXAMPLE = "write a query such as '- {query: how do keys rotate?, expect: [handbook/keys.md]}'"
-_TOP = ("queries", "recorded")
-_FIELDS = (
-    "query",
-    "collection",
-    "mode",
-    "k",
-    "where",
-    "where_document",
-    "expect",
-    "first",
-    "order",
-    "within",
-    "ranking",
-    "id",
-)
-_CHUNK = ("document", "chunk", "score")
+_FILE_KEYS = ("queries", "recorded")
+_QUERY_KEYS = tuple("query collection mode k where where_document expect first order within ranking id".split())
+_CHUNK_KEYS = ("document", "chunk", "score")
 
 
 def parse_queries(data: bytes, label: str) -> GoldenFile:
@@ -71,7 +59,7 @@ def parse_queries(data: bytes, label: str) -> GoldenFile:
 def _parse_file(root: Node | None) -> GoldenFile:
     if root is None or (isinstance(root, ScalarNode) and not root.text and not root.quoted):
         raise YamlRefused("the file has no queries", 1)
-    entries = _parse_fields(root, _TOP, "the file")
+    entries = _parse_fields(root, _FILE_KEYS, "the file")
     if "queries" not in entries:
         raise YamlRefused("the list `queries:` is missing", root.line)
     items = _parse_list(entries["queries"], "queries")
@@ -86,9 +74,10 @@ def _parse_file(root: Node | None) -> GoldenFile:
 
 
 def _require_unique_ids(queries: Iterable[GoldenQuery]) -> None:
-    seen: dict[str, int] = {}
+    lines_by_id: dict[str, int] = {}
     for query in queries:
-        if query.id and (line := seen.setdefault(query.id, query.line)) != query.line:
+        line = lines_by_id.setdefault(query.id, query.line)
+        if query.id and line != query.line:
             raise YamlRefused(f"the query in line {line} already has the id {quote_untrusted(query.id)}", query.line)
 
 
@@ -101,7 +90,7 @@ def _parse_recording(entry: MappingEntry) -> Recording:
 
 
 def _parse_query(node: Node) -> GoldenQuery:
-    entries = _parse_fields(node, _FIELDS, "a query")
+    entries = _parse_fields(node, _QUERY_KEYS, "a query")
     if "query" not in entries:
         raise YamlRefused("a query needs a text: `query: …`", node.line)
     line = entries["query"].key.line
@@ -110,7 +99,7 @@ def _parse_query(node: Node) -> GoldenQuery:
         return read(entries[name]) if name in entries else None
 
     query = GoldenQuery(
-        text=_parse_text(entries["query"].value, "query", max_characters=MAX_TEXT),
+        text=_parse_text(entries["query"].value, "query", max_characters=_MAX_TEXT_CHARACTERS),
         line=line,
         collections=parse_optional("collection", lambda entry: tuple(_parse_names(entry))),
         mode=parse_optional("mode", _parse_mode),
@@ -122,7 +111,7 @@ def _parse_query(node: Node) -> GoldenQuery:
         order=parse_optional("order", lambda entry: tuple(map(_parse_document, _parse_list(entry, "order")))),
         within=parse_optional("within", lambda entry: _parse_number(entry, 0)) or 0,
         ranking=parse_optional("ranking", lambda entry: tuple(map(_parse_chunk, _parse_list(entry, "ranking")))),
-        id=parse_optional("id", lambda entry: _parse_text(entry.value, "id", max_characters=MAX_ID)) or "",
+        id=parse_optional("id", lambda entry: _parse_text(entry.value, "id", max_characters=_MAX_ID_CHARACTERS)) or "",
     )
     _require_findable(query)
     return query
@@ -143,9 +132,6 @@ def _require_findable(query: GoldenQuery) -> None:
             )
 
 
-# -- the fields
-
-
 def _parse_mode(entry: MappingEntry) -> Mode:
     text = _parse_text(entry.value, "mode")
     if text not in set(Mode):
@@ -164,19 +150,21 @@ def _parse_number(entry: MappingEntry, least: int) -> int:
     return value
 
 
-def _parse_filter(entry: MappingEntry, normal: Callable[[Any], Any]) -> dict[str, Any]:
+def _parse_filter(entry: MappingEntry, check: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return a filter of Chroma. `check`: raises `FilterInvalid`."""
     value = convert_to_plain(entry.value)
     if not isinstance(value, dict):
         raise YamlRefused(f"{entry.key.text} must be a filter, such as {{status: open}}", entry.value.line)
     try:
-        normal(value)
+        check(value)
     except FilterInvalid as error:
         raise YamlRefused(f"{entry.key.text}: {error.message}", entry.value.line, error.hint) from None
     return value
 
 
 def _check_text_filter(value: dict[str, Any]) -> None:
-    if condition := filters.normalize_where_document(value):
+    condition = filters.normalize_where_document(value)
+    if condition:
         filters.compile_where_document(condition)  # rejects invalid regular expressions
 
 
@@ -193,7 +181,7 @@ def _parse_document(node: Node) -> str:
 
 
 def _parse_chunk(node: Node) -> RankedChunk:
-    entries = _parse_fields(node, _CHUNK, "a place in a ranking")
+    entries = _parse_fields(node, _CHUNK_KEYS, "a place in a ranking")
     value = {name: convert_to_plain(entry.value) for name, entry in entries.items()}
     if "document" in entries:
         value["document"] = _parse_document(entries["document"].value)
@@ -201,9 +189,6 @@ def _parse_chunk(node: Node) -> RankedChunk:
         return msgspec.convert(value, RankedChunk)
     except msgspec.ValidationError as error:
         raise YamlRefused(f"a place in a ranking: {error}", node.line, f"run '{UPDATE}' to record it again") from None
-
-
-# -- node types
 
 
 def _parse_fields(node: Node, allowed: Iterable[str], what: str) -> dict[str, MappingEntry]:

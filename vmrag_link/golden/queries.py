@@ -1,11 +1,12 @@
-"""Golden queries as records, the comparison of answers with what they expect, and the changes of
-each chunk in a ranking.
+"""Golden queries as records, and the comparison of an answer with what its query expects.
+
+A *rank* is the position of a chunk in an answer, from 1, and a *ranking* is a whole answer.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Literal
 
@@ -20,6 +21,9 @@ from vmrag_link.settings import RetrievalSettings
 UPDATE = "vmrag check --update"
 """Command that records rankings."""
 
+_MAX_RANKS = 5
+"""Maximum number of ranks that a message shows."""
+
 
 class RankedChunk(Record, frozen=True):
     """One rank of an answer."""
@@ -32,15 +36,17 @@ class RankedChunk(Record, frozen=True):
 
 
 class GoldenQuery(Record, frozen=True):
-    """A query with its expectations. `line` counts from 1. Without `mode` or `k`, the settings
-    apply. Other fields without a value are not checked.
-    """
+    """A query with its expectations. Expectations without a value are not checked."""
 
     text: str
     line: int
+    """The line of the query in the file, from 1."""
     collections: tuple[str, ...] | None = None
+    """None for all collections."""
     mode: Mode | None = None
+    """None for the mode of the settings."""
     k: int | None = None
+    """The number of chunks; None for that of the settings."""
     where: Mapping[str, Any] | None = None
     where_document: Mapping[str, Any] | None = None
     expect: tuple[str, ...] = ()
@@ -80,10 +86,10 @@ class GoldenQuery(Record, frozen=True):
 
 
 class GoldenNames(Record, frozen=True):
-    """Names of documents of an index."""
+    """Names of documents of an index. A *full name* is COLLECTION/DOC, which rankings record."""
 
     full: Mapping[str, str] = {}
-    """The recorded name (COLLECTION/DOC) of a file, by the path that a user may write."""
+    """The full name of a file, by the path that a user may write."""
     shown: Mapping[str, str] = {}
     """The printed name by full name."""
 
@@ -118,24 +124,23 @@ class Recording(Record, frozen=True):
 
 
 class GoldenFile(Record, frozen=True):
-    """Content of the file. Without recorded rankings, `recorded` has no value."""
+    """Content of the file."""
 
     queries: tuple[GoldenQuery, ...]
     recorded: Recording | None = None
+    """None without recorded rankings."""
 
 
 class Miss(Record, frozen=True, rename={"expected": "wanted"}):
-    """An unmet expectation.
-
-    `expect`, `first`: the expectation of that name, about `document`. `order`, `ranking`: the
-    answer has another one. `asked`: the query failed. `expected` and `got`: texts to compare, from
-    the first rank that differs.
-    """
+    """An unmet expectation."""
 
     kind: Literal["expect", "first", "order", "ranking", "asked"]
+    """The expectation of that name; `asked` if the query failed."""
     message: str
     document: str | None = None
+    """The document that an expectation `expect`, `first` or `order` is about."""
     expected: str = ""
+    """Text to compare with `got`, from the first rank that differs."""
     got: str = ""
 
     @property
@@ -194,24 +199,23 @@ def find_misses(
     query = names.resolve_query(query)
     documents = [chunk.document for chunk in chunks]
     got = _number_names(map(names.show_name, list_documents(chunks)))
-    missed = [
-        Miss("expect", f"{shown} is not among the first {k}", document, f"{shown} among the first {k}", got)
-        for document, shown in ((document, names.show_name(document)) for document in query.expect)
-        if document not in documents
-    ]
+    misses: list[Miss] = []
+    for document in query.expect:
+        if document not in documents:
+            name = names.show_name(document)
+            message = f"{name} is not among the first {k}"
+            misses.append(Miss("expect", message, document, f"{name} among the first {k}", got))
     if query.first is not None and documents[:1] != [query.first]:
         instead = f"but {names.show_name(documents[0])}" if documents else "because nothing is found"
         first = names.show_name(query.first)
-        missed.append(Miss("first", f"{first} is not the first, {instead}", query.first, f"1. {first}", got))
-    if query.order is not None and (
-        wrong := _find_wrong_order(query.order, list_documents(chunks), query.within, names)
-    ):
-        missed.append(wrong)
+        misses.append(Miss("first", f"{first} is not the first, {instead}", query.first, f"1. {first}", got))
+    if query.order is not None:
+        misses += _list_wrong_order(query.order, list_documents(chunks), query.within, names)
     if comparable and query.ranking is not None and query.ranking != tuple(chunks):
-        sides = ([_format_chunk(chunk, names) for chunk in ranking] for ranking in (query.ranking, chunks))
-        expected, got = _show_difference(*sides)
-        missed.append(Miss("ranking", "the ranking is not the recorded one", None, expected, got))
-    return missed
+        recorded = [_format_chunk(chunk, names) for chunk in query.ranking]
+        expected, got = _show_difference(recorded, [_format_chunk(chunk, names) for chunk in chunks])
+        misses.append(Miss("ranking", "the ranking is not the recorded one", None, expected, got))
+    return misses
 
 
 def list_documents(chunks: Iterable[RankedChunk]) -> tuple[str, ...]:
@@ -219,30 +223,27 @@ def list_documents(chunks: Iterable[RankedChunk]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chunk.document for chunk in chunks))
 
 
-def _find_wrong_order(order: Sequence[str], documents: Sequence[str], within: int, names: GoldenNames) -> Miss | None:
-    """Return the miss if documents are not in the recorded order. Documents after those of `order`
-    are ignored, unless `order` is empty.
+def _list_wrong_order(
+    order: Sequence[str], documents: Sequence[str], within: int, names: GoldenNames
+) -> Iterator[Miss]:
+    """Yield a miss for the first document that is not at its recorded rank, at most `within` away.
+
+    Documents after those of `order` are ignored, unless `order` is empty.
     """
     compared = documents[: len(order) + within] if order else documents
     expected, got = _show_difference(list(map(names.show_name, order)), list(map(names.show_name, compared)))
-    if not order:
-        return (
-            Miss("order", "nothing was found when the order was recorded", None, expected, got) if documents else None
-        )
+    if not order and documents:
+        yield Miss("order", "nothing was found when the order was recorded", None, expected, got)
     ranks = {document: rank for rank, document in enumerate(documents, start=1)}
     for rank, document in enumerate(order, start=1):
+        name = names.show_name(document)
         if document not in ranks:
-            return Miss("order", f"{names.show_name(document)} is no longer found", document, expected, got)
+            yield Miss("order", f"{name} is no longer found", document, expected, got)
+            return
         if abs(ranks[document] - rank) > within:
-            near = f", and not within {within} of number {rank}" if within else f", and not at number {rank}"
-            return Miss(
-                "order", f"{names.show_name(document)} comes at number {ranks[document]}{near}", None, expected, got
-            )
-    return None
-
-
-_MOST_RANKS = 5
-"""Maximum number of ranks that a message shows."""
+            near = f"within {within} of number {rank}" if within else f"at number {rank}"
+            yield Miss("order", f"{name} comes at number {ranks[document]}, and not {near}", None, expected, got)
+            return
 
 
 def _format_chunk(chunk: RankedChunk, names: GoldenNames) -> str:
@@ -258,13 +259,11 @@ def _show_difference(expected: Sequence[str], got: Sequence[str]) -> tuple[str, 
 
 def _number_names(names: Iterable[str], start: int = 1) -> str:
     ranks = [f"{rank}. {name}" for rank, name in enumerate(names, start)]
-    return first_of(ranks, _MOST_RANKS) if ranks else "nothing"
+    return first_of(ranks, _MAX_RANKS) if ranks else "nothing"
 
 
 class RankChange(Record, frozen=True):
-    """Ranks and scores of a chunk in two rankings. Ranks count from 1. They have no value in a
-    ranking without the chunk.
-    """
+    """Ranks and scores of a chunk in two rankings; None in a ranking without the chunk."""
 
     document: str
     chunk: int
@@ -278,7 +277,8 @@ class RankChange(Record, frozen=True):
         return (self.rank_before, self.score_before) == (self.rank_after, self.score_after)
 
     def __str__(self) -> str:
-        before, after = (str(rank or "-") for rank in (self.rank_before, self.rank_after))
+        before = str(self.rank_before or "-")
+        after = str(self.rank_after or "-")
         distinct = dict.fromkeys(score for score in (self.score_before, self.score_after) if score is not None)
         scores = " -> ".join(f"{score:g}" for score in distinct)
         return f"{before:>4} -> {after:<4} {self.document} #{self.chunk}  {scores}"

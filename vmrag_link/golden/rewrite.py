@@ -1,13 +1,15 @@
-"""Record results in `.vmrag/queries.yaml`: rankings and orders change, and everything else, which a
-user wrote, is kept byte for byte. The parser (`yaml_tree`) provides the positions, and the result
-is read again before it is used.
+"""Change `.vmrag/queries.yaml`: record rankings and orders, or rename documents.
+
+Everything else, which a user wrote, is kept byte for byte. The parser (`yaml_tree`) gives the
+position of each value in the text, and the result is parsed again before it is used.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -18,6 +20,9 @@ from vmrag_link.golden.queries import UPDATE, GoldenFile, RankedChunk, Recording
 from vmrag_link.yaml_tree import MappingEntry, MappingNode, Node, ScalarNode, SequenceNode, decode_text, parse_document
 
 RankedChunks = tuple[RankedChunk, ...]
+
+_NAME_KEYS = ("expect", "first", "order", "ranking", "collection")
+"""Keys of a query whose values are names of documents or collections."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+@/-]*/[A-Za-z0-9_.+@/-]*")
 
@@ -47,11 +52,11 @@ def record_answers(data: bytes, answers: RecordedAnswers, now: Recording, label:
     text = decode_text(data, MAX_BYTES)
     newline = "\r\n" if "\r\n" in text else "\n"
     recorded = now if answers.rankings or before.recorded else None
-    changes = list(_list_changes(text, answers, recorded))
-    for change in sorted(changes, reverse=True):
-        text = text[: change.start] + change.written.replace("\n", newline) + text[change.end :]
-    mark = data[:3] if data.startswith(b"\xef\xbb\xbf") else b""
-    written = mark + text.encode()
+    changes = [
+        change._replace(written=change.written.replace("\n", newline))
+        for change in _list_changes(text, answers, recorded)
+    ]
+    written = _apply_changes(data, text, changes)
     _require_recorded(written, before, answers, recorded, label)
     return written
 
@@ -71,16 +76,18 @@ def rename_documents(data: bytes, names: Mapping[str, str], label: str) -> bytes
         for node in _list_scalars(query.entries[key].value)
         if node.text in names
     ]
-    for change in sorted(changes, reverse=True):
-        text = text[: change.start] + change.written + text[change.end :]
-    mark = data[:3] if data.startswith(b"\xef\xbb\xbf") else b""
-    written = mark + text.encode()
+    written = _apply_changes(data, text, changes)
     parse_queries(written, label)
     return written
 
 
-_NAME_KEYS = ("expect", "first", "order", "ranking", "collection")
-"""Keys of a query whose values are names of documents or collections."""
+def _apply_changes(data: bytes, text: str, changes: Iterable[_Change]) -> bytes:
+    """Return the changed file. `text`: that of the file `data`, which may begin with a byte order
+    mark.
+    """
+    for change in sorted(changes, reverse=True):  # from the end, so that the other positions stay
+        text = text[: change.start] + change.written + text[change.end :]
+    return (BOM_UTF8 if data.startswith(BOM_UTF8) else b"") + text.encode()
 
 
 def _list_query_nodes(text: str) -> Iterator[MappingNode]:
@@ -153,7 +160,8 @@ def _format_chunk(chunk: RankedChunk) -> str:
 def _build_recording_change(root: MappingNode, queries: MappingEntry, recorded: Recording) -> _Change:
     pairs = ", ".join(f"{name}: {_format_number(value)}" for name, value in msgspec.structs.asdict(recorded).items())
     written = f"recorded: {{{pairs}}}"
-    if existing := root.entries.get("recorded"):
+    existing = root.entries.get("recorded")
+    if existing:
         return _Change(existing.key.start, existing.value.end, written)
     between = ", " if root.flow else "\n" + " " * root.column
     return _Change(queries.key.start, queries.key.start, written + between)

@@ -1,4 +1,7 @@
-"""`pytest .vmrag/queries.yaml`: each golden query is a test."""
+"""`pytest .vmrag/queries.yaml`: each golden query is a test.
+
+A test calls a function that yields the lines about its failure. If it yields none, the test passes.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +52,8 @@ class GoldenQueries(pytest.File):
         if golden.recorded and any(query.ranking for query in golden.queries):
             yield self._item(OUTDATED, 1, self._compare_settings)
 
-    def _item(self, name: str, line: int, missed: Callable[[], Iterator[str]]) -> pytest.Item:
-        item: pytest.Item = GoldenItem.from_parent(self, name=name, line=line, missed=missed)
+    def _item(self, name: str, line: int, check: Callable[[], Iterator[str]]) -> pytest.Item:
+        item: pytest.Item = GoldenItem.from_parent(self, name=name, line=line, check=check)
         return item
 
     @property
@@ -63,44 +66,46 @@ class GoldenQueries(pytest.File):
 
     def _ask(self, number: int) -> Iterator[str]:
         report = check_queries(self._workspace, only=number)
-        return _lines(report.queries[0])
+        return _format_misses(report.queries[0])
 
     def _compare_settings(self) -> Iterator[str]:
         ws = self._workspace
         golden = golden_file.load_queries(ws).golden
-        if reason := explain_outdated(golden, list_ranking_changes(golden, ws.config.retrieval)):
+        reason = explain_outdated(golden, list_ranking_changes(golden, ws.config.retrieval))
+        if reason:
             yield f"{reason} To record them again: {UPDATE}"
 
 
 class GoldenItem(pytest.Item):
-    """A query, which runs as a test. `missed` returns the lines about its failure."""
+    """A test. `check`: yields the lines about its failure."""
 
-    def __init__(self, *, line: int, missed: Callable[[], Iterator[str]], **given: Any) -> None:
+    def __init__(self, *, line: int, check: Callable[[], Iterator[str]], **given: Any) -> None:
         super().__init__(**given)
         self._line = line
-        self._missed = missed
+        self._check = check
 
     def runtest(self) -> None:
         try:
-            missed = list(self._missed())
+            lines = list(self._check())
         except VmragError as error:
-            raise _Missed(f"{error.message}\nhint: {error.hint}") from error
-        if missed:
-            raise _Missed("\n".join(missed))
+            raise _QueryFailed(f"{error.message}\nhint: {error.hint}") from error
+        if lines:
+            raise _QueryFailed("\n".join(lines))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        return str(excinfo.value) if isinstance(excinfo.value, _Missed) else super().repr_failure(excinfo, style)
+        return str(excinfo.value) if isinstance(excinfo.value, _QueryFailed) else super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, self._line - 1, self.name
 
 
-class _Missed(Exception):
+class _QueryFailed(Exception):
     pass
 
 
-def _lines(query: CheckedQuery) -> Iterator[str]:
+def _format_misses(query: CheckedQuery) -> Iterator[str]:
     for miss in query.misses:
         yield escape_line(f"{miss.kind}: {miss.message}")
         changes = compare_rankings(query.ranking or (), query.chunks) if miss.kind == "ranking" else miss.sides
-        yield from (escape_line(f"    {change}") for change in changes)
+        for change in changes:
+            yield escape_line(f"    {change}")

@@ -141,11 +141,11 @@ class Kb:
         from vmrag_link.workspace.history.named_places import explain_missing_file
         from vmrag_link.workspace.history.revparse import WORKING
 
-        at, ref = self._place(), self._ref or WORKING
-        with explain_missing_file(self._ws, f"{ref}:{name}"):
-            document = show_file(self._ws, f"{ref}:{name}") or show_stored(
-                self._ws, f"{(at.revision if at else '') or ref}:{name}"
-            )
+        at = self._place()
+        file_name = f"{self._ref or WORKING}:{name}"
+        stored_name = f"{at.revision}:{name}" if at and at.revision else file_name
+        with explain_missing_file(self._ws, file_name):
+            document = show_file(self._ws, file_name) or show_stored(self._ws, stored_name)
         if at is None:
             self._require_pinned()
         return document
@@ -158,7 +158,8 @@ class Kb:
         """
         from vmrag_link.workspace.follow.follow_pin import follow
 
-        if at := self._place():
+        at = self._place()
+        if at:
             return at.revision
         if self._ws.is_initialized:
             follow(self._ws, index=False, tolerate="failures")
@@ -176,20 +177,22 @@ class Kb:
         return result.fingerprint
 
     def _place(self) -> RankedRevision | None:
+        """Return what the git ref pins; None for the work tree."""
         from vmrag_link.workspace.follow.search_scope import ranked_at
 
         return None if self._ref is None else ranked_at(self._ws, self._ref)
 
     def _require_pinned(self) -> str:
+        """Return the revision that answers, or raise the reason why it is not the pinned one."""
         from vmrag_link.errors import NotInitialized, PinMissing
         from vmrag_link.workspace.follow.provenance import find_origin, require_pinned
         from vmrag_link.workspace.follow.search_scope import can_files_answer
 
         try:
-            stands = find_origin(self._ws)
+            origin = find_origin(self._ws)
         except (NotInitialized, PinMissing) as error:
             if not can_files_answer(self._ws, error):
                 raise
             return ""
-        require_pinned(self._ws, stands.notes)
-        return stands.revision
+        require_pinned(self._ws, origin.notes)
+        return origin.revision
