@@ -1,5 +1,8 @@
 """`vmrag trust`: trust the settings of a clone and the services of its knowledge base on this
 machine.
+
+Only settings that could harm the user need trust, for example a remote or a hook's behaviour. The
+module `vmrag_link.trust` stores the agreements.
 """
 
 from __future__ import annotations
@@ -75,16 +78,13 @@ def examine_settings(ws: Workspace) -> TrustReport:
         stated_settings = config.list_trust_settings(text, CONFIG_NAME, schema)
         trusted_here = trust.list_trusted_settings(ws.places, schema) or {}
         trusted_values |= trusted_here
-        stated += [
-            ReportedSetting(
-                setting.name, setting.value, setting.line, read_value(setting.name), schema.keys[setting.name].doc
-            )
-            if setting.name in schema.keys
-            else ReportedSetting(
-                setting.name, setting.value, setting.line, trusted_here.get(setting.name, ""), WRITE_EFFECT
-            )
-            for setting in stated_settings
-        ]
+        for setting in stated_settings:
+            effective = trusted_here.get(setting.name, "")  # `write: true` of a source
+            about = WRITE_EFFECT
+            if setting.name in schema.keys:
+                effective = read_value(setting.name)
+                about = schema.keys[setting.name].doc
+            stated.append(ReportedSetting(setting.name, setting.value, setting.line, effective, about))
         stated_names = {setting.name for setting in stated_settings}
         dropped += [
             DroppedSetting(name, read_value(name), schema.keys[name].default)
@@ -113,7 +113,8 @@ def trust_settings(ws: Workspace, report: TrustReport) -> None:
 
     Raises `UsageInvalid` if the environment selects a commit whose settings apply instead.
     """
-    if commit := env.read_variable(env.SETTINGS_FROM):
+    commit = env.read_variable(env.SETTINGS_FROM)
+    if commit:
         raise UsageInvalid(
             f"{env.SETTINGS_FROM} is set, so the settings of commit {commit[:12]} apply, whatever you trust.",
             hint=f"run 'unset {env.SETTINGS_FROM}'",

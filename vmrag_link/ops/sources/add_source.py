@@ -74,23 +74,23 @@ def add_source(
         stored = _is_stored(ws, target.collection)
         tracked = listing.list_tracked_files(ws.places)
         files: set[str] = set()
-        new: tuple[str, ...] = ()
+        pathspecs: dict[str, None] = {}
         for path in paths:
             pathspec = _form_pathspec(ws, folder, path)
-            named = _find_files(ws, target, path, pathspec, tracked)
-            if not named or not all(rules.is_named(target, file) for file in named):
-                new += (pathspec,)
-            files.update(named)
-        new = tuple(spec for spec in dict.fromkeys(new) if spec not in target.paths)
+            matches = _find_files(ws, target, path, pathspec, tracked)
+            if not matches or not all(rules.is_named(target, file) for file in matches):
+                pathspecs[pathspec] = None
+            files.update(matches)
+        new = tuple(pathspec for pathspec in pathspecs if pathspec not in target.paths)
         required = ws.config.requires
         if new:
             staged = write_source(ws, SourceSettings(target.collection, new, (), target.kind))
         else:
             staged = not versions.has_unstaged_changes(ws.places, CONFIG_NAME)
     return SourceAddition(
-        target.collection,
-        target.kind,
-        new,
+        collection=target.collection,
+        kind=target.kind,
+        paths=new,
         created=not target.paths,
         files=len(files),
         staged=staged,
@@ -109,8 +109,8 @@ def add_writable_source(ws: Workspace, folder: Path, path: str, *, collection: s
     _require_editable(ws)
     collections.require_name(collection)
     spec = _form_pathspec(ws, folder, path)
-    place = ws.places.top / spec
-    if set(spec) & set(_WILDCARDS) or (os.path.lexists(place) and not place.is_dir()):
+    target = ws.places.top / spec
+    if set(spec) & set(_WILDCARDS) or (os.path.lexists(target) and not target.is_dir()):
         raise UsageInvalid(f"{path} is not a folder.", hint=f"run 'vmrag sources add --write {quoted(NOTES_FOLDER)}'")
     source = SourceSettings(collection, (f"{spec.rstrip('/')}/",), write=True)
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="sources", timeout=ws.lock_timeout):
@@ -131,11 +131,10 @@ def add_writable_source(ws: Workspace, folder: Path, path: str, *, collection: s
     trust.trust_source(ws, source)
     tracked = listing.list_tracked_files(ws.places)
     files = sum(rules.is_named(source, file) and not rules.find_name_flaw(file) for file in tracked)
-    new = () if present else source.paths
     return SourceAddition(
-        collection,
-        "document",
-        new,
+        collection=collection,
+        kind="document",
+        paths=() if present else source.paths,
         created=not present,
         files=files,
         staged=staged,
@@ -195,11 +194,15 @@ def _is_stored(ws: Workspace, name: str) -> bool:
 
 def _form_pathspec(ws: Workspace, folder: Path, typed: str) -> str:
     """Return what the settings file states for a path or a pattern, from the top."""
-    top, path = import_base.locate_path(ws.places.top), folder / typed
+    top = import_base.locate_path(ws.places.top)
+    path = folder / typed
     exists = os.path.lexists(path)
-    first = next((number for number, part in enumerate(path.parts) if set(part) & set(_WILDCARDS)), len(path.parts) - 1)
-    pattern = Path(os.path.realpath(Path(*path.parts[:first])), *path.parts[first:])
-    full = Path(os.path.normpath(import_base.locate_path(path) if exists else pattern))
+    if exists:
+        full = Path(os.path.normpath(import_base.locate_path(path)))
+    else:  # follow the links in front of the first wildcard
+        wildcards = (number for number, part in enumerate(path.parts) if set(part) & set(_WILDCARDS))
+        first = next(wildcards, len(path.parts) - 1)
+        full = Path(os.path.normpath(Path(os.path.realpath(Path(*path.parts[:first])), *path.parts[first:])))
     if not full.is_relative_to(top):
         raise UsageInvalid(
             f"{typed} is outside the repository.",
@@ -214,37 +217,36 @@ def _form_pathspec(ws: Workspace, folder: Path, typed: str) -> str:
         spec = "**"
     elif exists and full.is_dir():
         spec += "/"
-    if flaw := pathspec_flaw(spec):
+    flaw = pathspec_flaw(spec)
+    if flaw:
         raise UsageInvalid(f"{spec} {flaw}.", hint="run 'vmrag sources add docs/'")
     return spec
 
 
 def _find_files(ws: Workspace, target: SourceSettings, typed: str, pathspec: str, tracked: Sequence[str]) -> list[str]:
     """Return the tracked files that a path makes documents. Raises `UsageInvalid` for none."""
-    added = SourceSettings(target.collection, (pathspec,), target.exclude, target.kind)
-    named = [path for path in tracked if rules.is_named(msgspec.structs.replace(added, exclude=()), path)]
-    if not named and ws.config.searches_untracked:
+    whole = SourceSettings(target.collection, (pathspec,), (), target.kind)
+    matches = [path for path in tracked if rules.is_named(whole, path)]
+    if not matches and ws.config.searches_untracked:
         return []
-    if not named:
+    if not matches:
         exists = (ws.places.top / pathspec).exists()
         hint = f"run 'git add {quoted(typed)}' to track it" if exists else "check the path, and put a pattern in quotes"
         raise UsageInvalid(f"git tracks no file that {pathspec} names.", hint=hint)
     flaws = {
         path: rules.find_name_flaw(path) or rules.find_kind_flaw(path, target.kind, is_handwritten=False)
-        for path in named
+        for path in matches
     }
     readable = [path for path, flaw in flaws.items() if not flaw]
     if not readable:
-        code = target.kind == "document" and any(formats.find_by_suffix(path) is None for path in named)
-        hint = (
-            f"run 'vmrag sources add {quoted(typed)} --kind code'"
-            if code
-            else f"run 'vmrag import {quoted(typed)} --collection NAME'"
-        )
+        hint = f"run 'vmrag import {quoted(typed)} --collection NAME'"
+        if target.kind == "document" and any(formats.find_by_suffix(path) is None for path in matches):
+            hint = f"run 'vmrag sources add {quoted(typed)} --kind code'"
         raise UsageInvalid(
-            f"no source of the kind {target.kind!r} can read {named[0]}: it {flaws[named[0]]}.", hint=hint
+            f"no source of the kind {target.kind!r} can read {matches[0]}: it {flaws[matches[0]]}.", hint=hint
         )
-    files = [path for path in readable if rules.is_named(added, path)]
+    limited = msgspec.structs.replace(whole, exclude=target.exclude)
+    files = [path for path in readable if rules.is_named(limited, path)]
     if not files:
         raise UsageInvalid(
             f"the source {target.collection!r} excludes {readable[0]}.",
@@ -268,7 +270,8 @@ def write_source(ws: Workspace, source: SourceSettings) -> bool:
             hint="run 'vmrag sources add DIR' with a folder instead of its files",
         )
     stated = next(entry for entry in settings_file.read_entries(written, CONFIG_NAME) if entry.key == "sources")
-    if flaw := sources_flaw(msgspec.json.decode(stated.text or "[]")):
+    flaw = sources_flaw(msgspec.json.decode(stated.text or "[]"))
+    if flaw:
         raise UsageInvalid(f"sources {flaw}.", hint="run 'vmrag sources add DIR' with a folder instead of its files")
     stageable = before is None or not versions.has_unstaged_changes(ws.places, CONFIG_NAME)
     write_atomically(ws.places.config, written)

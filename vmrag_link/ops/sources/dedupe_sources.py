@@ -1,4 +1,7 @@
-"""`vmrag sources dedupe`: remove stored copies of files that sources read."""
+"""`vmrag sources dedupe`: remove stored copies of files that sources read.
+
+Such a copy is a document that was imported from a file before a source had the file.
+"""
 
 from __future__ import annotations
 
@@ -98,12 +101,12 @@ def dedupe_sources(ws: Workspace, *, dry_run: bool = False) -> Deduplication:
 
 
 def _find_copies(ws: Workspace, at: At) -> Deduplication:
-    """Return what is to be removed at a place."""
+    """Return the copies to remove among the documents that are stored at `at`."""
     derived = DerivedFiles(ws)
     paths = derived.paths
-    files = {key: path for key, path in twins.list_files(ws, ws.engine, at) if path in paths}
-    documents = derived.read_documents(set(files.values()))
-    files = {key: path for key, path in files.items() if path in documents}
+    candidates = {key: path for key, path in twins.list_files(ws, ws.engine, at) if path in paths}
+    documents = derived.read_documents(set(candidates.values()))
+    files = {key: path for key, path in candidates.items() if path in documents}  # the file of each copy
     stored: dict[tuple[str, str], str] = {}
     for name in {name for name, _ in files}:
         ids = [doc_id for collection, doc_id in files if collection == name]

@@ -1,4 +1,9 @@
-"""Report which files are documents of sources, which are not, and why: `vmrag sources`."""
+"""Report which files are documents of sources, which are not, and why: `vmrag sources`.
+
+A *source* is an entry below `sources:` in the settings: patterns of paths, whose files are the
+documents of a collection. Without sources, the report has the entries that `vmrag init` would
+write.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +33,10 @@ from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.documents.reading import files_at
 from vmrag_link.workspace.worktree import OpenSources
 
-_OURS = (CONFIG_NAME, PIN_NAME, ".vmrag/")
+_OWN_FILES = (CONFIG_NAME, PIN_NAME, ".vmrag/")
+
+_MAX_COUNTED_SUBMODULES = 200
+"""Maximum number of submodules whose files are counted, because each starts a process."""
 
 
 class SourceRow(Record, frozen=True):
@@ -127,15 +135,17 @@ def report_sources(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
     errors of `SourceIndex.open_work_tree` and `SourceIndex.open_commit`, and `GitReferenceMissing`.
     """
     of_work_tree = ref is None
-    commit = plumbing.read_head(ws.places).commit if ref is None else plumbing.resolve_commit(ws.places, ref)
-    config = ws.sources.config if of_work_tree else ws.sources.read_config_at(commit or "")
+    if ref is None:
+        commit = plumbing.read_head(ws.places).commit
+        config = ws.sources.config
+        tracked = list(listing.list_tracked_files(ws.places))
+    else:
+        commit = plumbing.resolve_commit(ws.places, ref)
+        config = ws.sources.read_config_at(commit)
+        tracked = list(versions.list_tree_files(ws.places, commit))
     proposed = of_work_tree and ws.sources.is_proposed
     # A proposal for the settings file is for the work tree only.
     offered = ws.sources.propose() if proposed or not (config.sources or ref) else ()
-    tracked = (
-        listing.list_tracked_files(ws.places) if of_work_tree else versions.list_tree_files(ws.places, commit or "")
-    )
-    tracked = list(tracked)
     uncovered = find_uncovered(config.sources or offered, tracked)
     nested = submodules.find_nested(ws.places, None if of_work_tree else commit)
     read_submodules = ws.sources.find_submodules(config, None if of_work_tree else commit)
@@ -179,18 +189,13 @@ def report_sources(ws: Workspace, *, ref: str | None = None) -> SourcesReport:
         )
 
 
-_MOST_COUNTED = 200
-"""Maximum number of submodules whose files are counted, because each starts a process."""
-
-
 @readonly.share_deadline()
 def _list_submodules(ws: Workspace, nested: NestedPaths, read_paths: Collection[str]) -> tuple[SubmoduleRow, ...]:
-    counted = sorted(nested.submodules.items())[:_MOST_COUNTED]
-    numbers = {path: submodules.count_files(ws.places, path, commit) for path, commit in counted}
-    return tuple(
-        SubmoduleRow(path, name, numbers.get(path), path in read_paths)
-        for path, name in sorted(nested.submodules.items())
-    )
+    commits = sorted(nested.submodules.items())
+    numbers = {
+        path: submodules.count_files(ws.places, path, commit) for path, commit in commits[:_MAX_COUNTED_SUBMODULES]
+    }
+    return tuple(SubmoduleRow(path, commit, numbers.get(path), path in read_paths) for path, commit in commits)
 
 
 def _list_linked_folders(
@@ -217,20 +222,22 @@ def _list_parents(path: str) -> Iterator[str]:
 
 
 class UnnamedFiles(NamedTuple):
-    """Tracked files in no source. `endings`: their number by the ending of their names."""
+    """Tracked files in no source, and the sources that could have them."""
 
     endings: Mapping[str, int]
+    """Number of these files by the ending of their names."""
     sources: tuple[SourceSettings, ...]
+    """Proposed entries for the settings."""
 
-    def form_yaml(self, named: Sequence[SourceSettings]) -> str:
+    def form_yaml(self, present: Sequence[SourceSettings]) -> str:
         """Return lines to add below `sources:`.
 
-        For an existing kind of source a comment tells where.
+        If a source of that kind is present, a comment names it, and the paths to add to it.
         """
         lines = []
         for source in self.sources:
-            same_kind = next((other for other in named if other.kind == source.kind), None)
-            section = settings_edit.format_sources([source]).splitlines()[1:]
+            same_kind = next((other for other in present if other.kind == source.kind), None)
+            section = settings_docs.format_sources([source]).splitlines()[1:]
             paths = section[-2 if source.exclude else -1].partition(": ")[2]
             lines += [f"  # to the paths of {same_kind.collection}: {paths}"] if same_kind else section
         return "".join(f"{line}\n" for line in lines)
@@ -247,7 +254,7 @@ def find_unnamed(ws: Workspace, uncovered: Sequence[str]) -> UnnamedFiles:
 def find_uncovered(sources: Sequence[SourceSettings], tracked: Iterable[str]) -> list[str]:
     """Return the files that are neither in a source nor excluded from one."""
     is_named = rules.path_matcher(tuple(pattern for source in sources for pattern in (*source.paths, *source.exclude)))
-    return [path for path in tracked if not path.startswith(_OURS) and not is_named(path)]
+    return [path for path in tracked if not path.startswith(_OWN_FILES) and not is_named(path)]
 
 
 def count_endings(paths: Iterable[str]) -> dict[str, int]:
@@ -312,10 +319,10 @@ def _list_idle_excludes(ws: Workspace, row: SourceRow, tracked: Sequence[str], *
     idle = [pattern for pattern in patterns if not any(rules.is_named(pattern, path) for path in files)]
     if idle and with_untracked:
         try:
-            (others,) = list_untracked_files(ws.places, [whole])
+            (untracked,) = list_untracked_files(ws.places, [whole])
         except LimitExceeded:  # too many files to compare
             return []
-        idle = [pattern for pattern in idle if not any(rules.is_named(pattern, path) for path in others)]
+        idle = [pattern for pattern in idle if not any(rules.is_named(pattern, path) for path in untracked)]
     return [pattern.paths[0] for pattern in idle]
 
 
@@ -329,6 +336,9 @@ def _form_row(
     name = source.collection
     reason = opened.unavailable.get(name, "")
     files = contents.tags.get(name, {}).keys() - contents.left_out.get(name, {}).keys()
+    hint = ""
+    if reason:
+        hint = "run 'vmrag sources dedupe' to remove the stored copies" if name in stored else languages.EXTRA_HINT
     return SourceRow(
         name,
         source.kind,
@@ -337,9 +347,7 @@ def _form_row(
         documents=len(files),
         uncommitted=opened.uncommitted.get(name, {}),
         unavailable=reason,
-        hint=("run 'vmrag sources dedupe' to remove the stored copies" if name in stored else languages.EXTRA_HINT)
-        if reason
-        else "",
+        hint=hint,
         write=source.write,
         trusted=source.write and ws.settings.loaded.may_write(source),
         disputed=_find_disputed(ws, source) if source.write and not reason else {},
@@ -348,28 +356,24 @@ def _form_row(
 
 def _add_files_cut_by_lines(folder: Path, rows: Iterable[SourceRow]) -> list[SourceRow]:
     """Return the rows with their files of code that no parser could read."""
-    mark = f'"{PIECES}":[[0,1,"","{BY_LINES}"'
+    mark = f'"{PIECES}":[[0,1,"","{BY_LINES}"'  # in the metadata of such a file, which is not decoded here
+    by_lines: dict[str, list[str]] = {}
     with damage_errors(folder), IndexReader.open(folder) as index:
-        by_lines = {
-            name: tuple(
-                sorted(
-                    path
-                    for columns in index.read_columns(name, header=True)
-                    for path, metadata in zip(columns.doc_id, columns.metadata, strict=True)
-                    if mark in metadata
-                )
-            )
-            for name, row in index.collections.items()
-            if row.collection.is_code
-        }
-    return [msgspec.structs.replace(row, by_lines=by_lines.get(row.collection, ())) for row in rows]
+        for name, row in index.collections.items():
+            if row.collection.is_code:
+                for columns in index.read_columns(name, header=True):
+                    pairs = zip(columns.doc_id, columns.metadata, strict=True)
+                    by_lines.setdefault(name, []).extend(path for path, metadata in pairs if mark in metadata)
+    return [msgspec.structs.replace(row, by_lines=tuple(sorted(by_lines.get(row.collection, ())))) for row in rows]
 
 
 def _find_disputed(ws: Workspace, source: SourceSettings) -> dict[str, str]:
     """Return the ids that notes claim and that another note has, by path."""
     tree = source_tree.read_work_tree(ws)
-    files = tree.listing.files.get(source.collection, ()) if tree else ()
-    claims = {file.path: tree.listing.claims.get(file.blob, "") for file in files} if tree else {}
+    if tree is None:
+        return {}
+    files = tree.listing.files.get(source.collection, ())
+    claims = {file.path: tree.listing.claims.get(file.blob, "") for file in files}
     return notes.disputed_ids({file.path: file.doc_id for file in files}, claims)
 
 
@@ -383,10 +387,12 @@ def _list_left_out(
 ) -> Iterator[LeftOutRow]:
     """Yield the files that are left out because of their path, attributes, size or contents."""
     at = ws.sources.list_commit
-    listing = ws.sources.list_work_tree(sources) if commit is None else at(commit, sources, config)
-    yield from (LeftOutRow(_find_collection(sources, file), file.path, file.reason) for file in listing.left_out)
+    source_listing = ws.sources.list_work_tree(sources) if commit is None else at(commit, sources, config)
+    for file in source_listing.left_out:
+        yield LeftOutRow(_find_collection(sources, file), file.path, file.reason)
     for name, files in contents.left_out.items():
-        yield from (LeftOutRow(name, path, file.reason) for path, file in files.items())
+        for path, left_out in files.items():
+            yield LeftOutRow(name, path, left_out.reason)
 
 
 def _find_collection(sources: Sequence[SourceSettings], file: LeftOutFile) -> str:
@@ -395,7 +401,10 @@ def _find_collection(sources: Sequence[SourceSettings], file: LeftOutFile) -> st
 
 def _count_untracked(ws: Workspace, sources: Sequence[SourceSettings]) -> int:
     try:
-        files_by_source = zip(sources, list_untracked_files(ws.places, sources), strict=True)
+        files_by_source = list_untracked_files(ws.places, sources)
     except LimitExceeded:
         return count_untracked_files(ws.places, sources)
-    return len({path for source, files in files_by_source for path in files if rules.find_source([source], path)})
+    documents = set[str]()
+    for source, files in zip(sources, files_by_source, strict=True):
+        documents |= {path for path in files if rules.find_source([source], path)}
+    return len(documents)
