@@ -32,10 +32,10 @@ class PathsReport(Record, frozen=True):
 def find_paths(ws: Workspace, *, what: Place = "kb", working: bool = False) -> PathsReport:
     """Return the paths for the workspace at its pin.
 
-    The next sync creates another index, so call this again after it. `chroma` waits for Chroma's
-    store, which has the pinned documents and the committed files. `working`: with uncommitted
-    documents and files. Raises `NotInitialized` if stored documents are needed, or if no file is a
-    document.
+    The next sync creates another index, so call this again after it. `what`: the path that is
+    needed. `chroma` waits for Chroma's store, which has the pinned documents and the committed
+    files. `working`: Chroma's store with uncommitted documents and files. Raises `NotInitialized`
+    if stored documents are needed, or if no file is a document.
     """
     with_chroma = what == "chroma" or working
     files_only = ws.stores_nothing and bool(ws.sources.configured) and (with_chroma or what == "index")
@@ -47,8 +47,8 @@ def find_paths(ws: Workspace, *, what: Place = "kb", working: bool = False) -> P
     if not with_chroma:
         return PathsReport(kb, index, None, TENANT, DATABASE)
     store = sync.store_of_working_copy(ws) if working else sync.wait_for_store(ws, lend=True)
-    files, bound = ws.chroma.local.committed, ws.binding
-    commit = files.commit if files and files.view else None
+    files = ws.chroma.local.committed
+    bound = ws.binding
     return PathsReport(
         kb=kb,
         index=index,
@@ -56,5 +56,5 @@ def find_paths(ws: Workspace, *, what: Place = "kb", working: bool = False) -> P
         tenant=TENANT,
         database=DATABASE,
         revision=bound.revision if bound else None,
-        commit=commit,
+        commit=files.commit if files and files.view else None,
     )

@@ -61,21 +61,27 @@ def pin_revision(ws: Workspace, reference: str | None, *, empty: bool = False) -
     Raises `PinMissing` if there is no current revision, because the user must choose.
     """
     recovery.recover(ws)
-    root = read_root(ws.engine)
-    revision = root if empty else _find_current(ws) if reference is None else _resolve_reference(ws, reference)
-    before = plumbing.read_pin_bytes(ws.places)
-    offers_made = () if before is not None else list_offers(ws)
-    if before is None:
-        require_files(ws.places.top / pinning.ATTRIBUTES)  # refuse before anything is written
+    revision = read_root(ws.engine) if empty else _resolve_reference(ws, reference)
+    if plumbing.read_pin_bytes(ws.places) is None:
+        return _pin_first(ws, revision)
+    _require_records(ws, revision)
+    return PinCommandReport(**asdict(go_to(ws, revision)))
+
+
+def _pin_first(ws: Workspace, revision: str) -> PinCommandReport:
+    """Pin a revision for code without a pin, and let git merge pins with vmrag's driver."""
+    offers = list_offers(ws)
+    require_files(ws.places.top / pinning.ATTRIBUTES)  # refuse before anything is written
     _require_records(ws, revision)
     report = go_to(ws, revision)
-    first = None
-    if before is None:
-        taken = next((offer for offer in offers_made if offer.revision == revision), None)
-        others = tuple(offer for offer in offers_made if offer != taken)
-        taken = taken or Offer(revision, ws.engine.count_documents(revision), "", ())
-        first = FirstPin(taken, others, root, pinning.send_to_driver(ws.places))
-    staged = report.staged and (first is None or first.attributes.staged or first.attributes.edited)
+    taken = next((offer for offer in offers if offer.revision == revision), None)
+    first = FirstPin(
+        taken=taken or Offer(revision, ws.engine.count_documents(revision), "", ()),
+        instead=tuple(offer for offer in offers if offer != taken),
+        empty=read_root(ws.engine),
+        attributes=pinning.send_to_driver(ws.places),
+    )
+    staged = report.staged and (first.attributes.staged or first.attributes.edited)
     return PinCommandReport(report.pin, report.changed, staged, report.pending, first)
 
 
@@ -114,22 +120,43 @@ def accept_loss(ws: Workspace, reference: str | None, *, offline: bool = False) 
     return PinCommandReport(**asdict(report), losses=accepted)
 
 
+def _resolve_reference(ws: Workspace, reference: str | None) -> str:
+    """Return the revision with this hash, or the head of this KB branch; without a reference, the
+    current revision.
+
+    Raises `BranchMissing`, and `PinMissing` if there is no current revision.
+    """
+    if reference is None:
+        return _find_current(ws)
+    if ws.engine.has_revision(reference):
+        return reference
+    branch = ws.engine.find_branch(reference)
+    if branch:
+        return branch.head
+    raise BranchMissing(
+        f"no such revision or KB branch: {reference!r}.",
+        hint="run 'vmrag log' to list the revisions, or 'vmrag branch' to list the KB branches",
+        reference=reference,
+        branches=[branch.name for branch in ws.engine.list_branches() if not is_reserved(branch.name)],
+    )
+
+
 def _find_current(ws: Workspace) -> str:
-    """Return the revision to pin without a reference. Raises `PinMissing`."""
     branch = ws.find_kb_branch()
     revision = branch.head if branch else ws.current_revision
     if revision and ws.engine.has_revision(revision):
         return revision
-    if ws.read_trigger().pin is None and (choices := list_offers(ws)):
-        raise undecided_pin(choices, empty="vmrag pin --empty")
+    offers = list_offers(ws) if ws.read_trigger().pin is None else ()
+    if offers:
+        raise undecided_pin(offers, empty="vmrag pin --empty")
     return ws.require_stored_revision()
 
 
 def go_to(ws: Workspace, revision: str, *, trigger: Trigger | None = None) -> PinReport:
     """Write and stage the pin, and bring KB branch and index to it.
 
-    `trigger`: the HEAD and pin that are expected. Raises `KnowledgeMoved` if they differ, and
-    `MergeConflict` while the pin is in conflict. Nothing is pinned then.
+    `trigger`: the HEAD and pin that the caller has read. Raises `KnowledgeMoved` if they differ,
+    and `MergeConflict` while the pin is in conflict. Nothing is pinned then.
     """
     branch = ws.find_kb_branch()
     with locks.hold_exclusive(ws.places.workspace_lock, purpose="pin", timeout=ws.lock_timeout):
@@ -156,27 +183,10 @@ def refuse_if_in_conflict(places: Places) -> None:
     """
     stages = pin_conflict.read_stages(places)
     if stages:
-        removed = stages.ours is None or stages.theirs is None
-        raise MergeConflict(
-            f"{PIN_NAME} is in conflict, and this command would lose one side.",
-            hint=f"run 'git add {PIN_NAME}' to keep it, or 'git rm {PIN_NAME} && git commit' to remove it"
-            if removed
-            else "run 'vmrag resolve' to resolve the conflicts",
-        )
-
-
-def _resolve_reference(ws: Workspace, reference: str) -> str:
-    if ws.engine.has_revision(reference):
-        return reference
-    branch = ws.engine.find_branch(reference)
-    if branch:
-        return branch.head
-    raise BranchMissing(
-        f"no such revision or KB branch: {reference!r}.",
-        hint="run 'vmrag log' to list the revisions, or 'vmrag branch' to list the KB branches",
-        reference=reference,
-        branches=[branch.name for branch in ws.engine.list_branches() if not is_reserved(branch.name)],
-    )
+        hint = "run 'vmrag resolve' to resolve the conflicts"
+        if stages.ours is None or stages.theirs is None:  # one side has removed it
+            hint = f"run 'git add {PIN_NAME}' to keep it, or 'git rm {PIN_NAME} && git commit' to remove it"
+        raise MergeConflict(f"{PIN_NAME} is in conflict, and this command would lose one side.", hint=hint)
 
 
 def _find_branch_name(ws: Workspace) -> str:

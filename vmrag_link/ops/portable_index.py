@@ -1,16 +1,16 @@
-"""Move vectors to the next machine, in a folder that anyone may have written.
+"""Keep vectors for the next machine, in a folder that anyone may have written.
 
-    embeddings.sqlite                 the vectors by content
-
-CI services call this a cache. It has neither the knowledge base nor its index. The index is built
-from the documents with these vectors. So returned vectors are compared with what an exact model
-computes for a sample of the texts.
+The Action uses this for the cache of GitHub. The folder has only the file `embeddings.sqlite`: the
+vectors by content, not the knowledge base and not its index. The index is built from the documents
+with these vectors. So the vectors of the cache are compared with what an exact model computes for a
+sample of the texts.
 """
 
 from __future__ import annotations
 
 import stat
 from pathlib import Path
+from typing import NamedTuple
 
 from vmrag_link import permissions
 from vmrag_link.errors import IndexFailed
@@ -25,6 +25,15 @@ from vmrag_link.workspace.follow.sync import sync_to_pin
 VECTORS = "embeddings.sqlite"
 
 
+class _CheckedSync(NamedTuple):
+    """A sync, and the check of its index."""
+
+    report: SyncReport
+    verified: VerifiedIndex | None
+    """None if the index cannot be read."""
+    problems: tuple[str, ...]
+
+
 class ProvidedIndex(Record, frozen=True):
     """A verified index of the pinned revision."""
 
@@ -33,7 +42,7 @@ class ProvidedIndex(Record, frozen=True):
     vectors: int
     """Number of vectors that were imported."""
     reused: bool
-    """True if the index needed no others."""
+    """True if the index needed no other vectors."""
     rejected: tuple[str, ...]
     """Problems of the imported vectors, which were discarded."""
 
@@ -45,27 +54,28 @@ def provide_index(ws: Workspace, folder: Path) -> ProvidedIndex:
     `IndexFailed` if an index that was built here is also wrong.
     """
     vectors = _import_vectors(ws, folder / VECTORS)
-    report, verified, problems = _sync_and_verify(ws, rebuild=False)
+    checked = _sync_and_verify(ws, rebuild=False)
     rejected: tuple[str, ...] = ()
-    if problems and vectors:
-        rejected = problems
+    if checked.problems and vectors:
+        rejected = checked.problems
         ws.embedding_cache.delete_vectors()
-        report, verified, problems = _sync_and_verify(ws, rebuild=True)
-    if problems or verified is None:
+        checked = _sync_and_verify(ws, rebuild=True)
+    if checked.problems or checked.verified is None:
         raise IndexFailed(
-            f"the index is damaged: {' '.join(problems)}", hint=f"run '{fingerprint_check.REBUILD}' to rebuild it"
+            f"the index is damaged: {' '.join(checked.problems)}",
+            hint=f"run '{fingerprint_check.REBUILD}' to rebuild it",
         )
-    reused = bool(vectors) and not rejected and not report.chunks.embedded
-    return ProvidedIndex(report, verified, vectors, reused, rejected)
+    reused = bool(vectors) and not rejected and not checked.report.chunks.embedded
+    return ProvidedIndex(checked.report, checked.verified, vectors, reused, rejected)
 
 
-def _sync_and_verify(ws: Workspace, *, rebuild: bool) -> tuple[SyncReport, VerifiedIndex | None, tuple[str, ...]]:
+def _sync_and_verify(ws: Workspace, *, rebuild: bool) -> _CheckedSync:
     report = sync_to_pin(ws, rebuild=rebuild)
     try:
         verified = fingerprint_check.verify_index(ws, files=False)
     except IndexFailed as error:  # sealed, but not a valid index
-        return report, None, (error.message,)
-    return report, verified, verified.problems
+        return _CheckedSync(report, None, (error.message,))
+    return _CheckedSync(report, verified, verified.problems)
 
 
 def pack_vectors(ws: Workspace, folder: Path) -> int:
