@@ -1,5 +1,6 @@
-"""Markdown pages of the standard library, one per module, read from its source without running
-it.
+"""The documents of the demo: Markdown pages of Python's standard library, one per module.
+
+They are made of the docstrings in its source, which is not run.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-LONGEST = 20_000
-"""Maximum number of characters of a page."""
+_MAX_PAGE_CHARACTERS = 20_000
 
-LEFT_OUT = frozenset(
+EXCLUDED = frozenset(
     "antigravity distutils encodings ensurepip idlelib lib2to3 pydoc_data site-packages test this turtledemo".split()
 )
 """Folders and modules without documentation for a user: jokes, tables, tools, data and tests."""
@@ -36,7 +36,7 @@ def list_sources(first: Iterable[str] = ()) -> list[Path]:
 
 
 def _is_private(name: str) -> bool:
-    return name in LEFT_OUT or (name.startswith("_") and name != "__init__")
+    return name in EXCLUDED or (name.startswith("_") and name != "__init__")
 
 
 def name_module(path: Path) -> str:
@@ -51,7 +51,7 @@ def format_page(name: str, source: str) -> str:
         tree = ast.parse(source)
     sections = [ast.get_docstring(tree) or "", *_list_sections(tree.body, f"{name}.")]
     page = "\n\n".join(section for section in sections if section)
-    return f"# {name}\n\n{page[:LONGEST]}\n" if page else ""
+    return f"# {name}\n\n{page[:_MAX_PAGE_CHARACTERS]}\n" if page else ""
 
 
 def _list_sections(body: list[ast.stmt], owner: str) -> Iterator[str]:
@@ -59,7 +59,8 @@ def _list_sections(body: list[ast.stmt], owner: str) -> Iterator[str]:
     for node in body:
         if isinstance(node, Definition) and not node.name.startswith("_"):
             arguments = "" if isinstance(node, ast.ClassDef) else f"({ast.unparse(node.args)})"
-            if doc := ast.get_docstring(node):
+            doc = ast.get_docstring(node)
+            if doc:
                 yield f"## `{owner}{node.name}{arguments}`\n\n{doc}"
             if isinstance(node, ast.ClassDef):
                 yield from _list_sections(node.body, f"{owner}{node.name}.")

@@ -22,7 +22,8 @@ from vmrag_link.models import Record
 from vmrag_link.paths import PIN_NAME
 
 VMRAG = (sys.executable, "-P", "-m", "vmrag_link.cli.main")
-SHOWN = 5
+_MAX_NAMES = 5
+"""Maximum number of documents of an answer that are printed."""
 
 Show = Callable[[Iterable[str]], None]
 
@@ -108,17 +109,14 @@ def play_demo(top: Path, show: Show, *, kept: bool, bars: bool, number: int | No
         else:
             player.change_files(step)
     problems = (*player.problems, *list_problems(player.answers))
-    seconds = round(time.perf_counter() - started, 3)
-    repository = str(top) if kept else None
-    steps, answers = tuple(player.steps), tuple(player.answers)
     return DemoReport(
         ok=not problems,
-        repository=repository,
+        repository=str(top) if kept else None,
         pages=player.pages,
-        steps=steps,
-        answers=answers,
+        steps=tuple(player.steps),
+        answers=tuple(player.answers),
         problems=problems,
-        seconds=seconds,
+        seconds=round(time.perf_counter() - started, 3),
     )
 
 
@@ -146,6 +144,8 @@ def list_contradictions(step: StoryStep, answer: DemoAnswer) -> Iterator[str]:
 
 
 class _Player:
+    """Runs the steps in the directory `top`, and collects their results and problems."""
+
     def __init__(self, top: Path, show: Show, *, bars: bool) -> None:
         self.pages = 0
         self.steps: list[PlayedStep] = []
@@ -185,10 +185,12 @@ class _Player:
         (self._top / folder).mkdir()
         for path in library.list_sources(Path(name).stem for name in needed)[:number]:
             name = library.name_module(path)
-            if page := library.format_page(name, path.read_text("utf-8")):
+            page = library.format_page(name, path.read_text("utf-8"))
+            if page:
                 (self._top / folder / f"{name}.md").write_text(page, "utf-8")
                 self.pages += 1
-        if absent := [name for name in needed if not (self._top / name).exists()]:
+        absent = [name for name in needed if not (self._top / name).exists()]
+        if absent:
             raise FileFailed(
                 f"this Python lacks the source of its standard library ({', '.join(absent)}).",
                 hint="run the demo with another Python, for example one from python.org or uv",
@@ -228,13 +230,9 @@ class _Player:
 
 
 def _describe_answer(answer: DemoAnswer, before: DemoAnswer) -> list[str]:
-    names = [f"{rank} {doc_id.removesuffix('.md')}" for rank, doc_id in enumerate(answer.documents[:SHOWN], 1)]
+    names = [f"{rank} {doc_id.removesuffix('.md')}" for rank, doc_id in enumerate(answer.documents[:_MAX_NAMES], 1)]
     excerpt = textwrap.shorten(answer.results[0]["text"].partition("\n")[2], 80, placeholder=" …") if names else ""
-    changes = (
-        ("+", [doc_id for doc_id in answer.documents if doc_id not in before.documents]),
-        ("-", [doc_id for doc_id in before.documents if doc_id not in answer.documents]),
-    )
-    listed = [
-        f"{mark} {', '.join(doc_id.removesuffix('.md') for doc_id in doc_ids)}" for mark, doc_ids in changes if doc_ids
-    ]
-    return ["  ".join(names), excerpt, *listed, f"from {answer.revision[:7]}"]
+    new = [doc_id.removesuffix(".md") for doc_id in answer.documents if doc_id not in before.documents]
+    gone = [doc_id.removesuffix(".md") for doc_id in before.documents if doc_id not in answer.documents]
+    changes = [f"{mark} {', '.join(pages)}" for mark, pages in (("+", new), ("-", gone)) if pages]
+    return ["  ".join(names), excerpt, *changes, f"from {answer.revision[:7]}"]
