@@ -422,7 +422,7 @@ def test_reset_without_auto_pin_returns_the_branch_to_the_pin(dirty, tools):
 
 STEPS = {
     "once the documents are set aside": "import vmrag_link.ops.branch.checkout as m; m.switch = die",
-    "once the branch is gone to": "import vmrag_link.ops.reset as m; m.restore_aside = die",
+    "once the branch is gone to": "import vmrag_link.ops.uncommitted as m; m.restore_aside = die",
     "before the documents are stored": "import vmrag_link.workspace.documents.writing as m; m._store_and_index = die",
     "before their branch is dropped": f"from {ENGINE_CLASS} as m; m.delete_branch = die",
 }

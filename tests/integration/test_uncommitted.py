@@ -1,5 +1,5 @@
 """Uncommitted documents before an operation that needs a clean KB branch
-(`ops.reset`).
+(`ops.uncommitted`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from tests.support import branching as support
 from tests.support.branching import TEXTS, drop, make_branch, make_conflict, put
 from tests.support.terminal import Project
 from vmrag_link.errors import GitFailed, MergeConflict, MessageMissing, Uncommitted
-from vmrag_link.ops import reset
+from vmrag_link.ops import uncommitted
 from vmrag_link.ops.merge import merge
 from vmrag_link.progress import QUIET
 from vmrag_link.workspace import Workspace
@@ -40,7 +40,7 @@ def wip(workspace: Workspace) -> list[str]:
 
 @pytest.mark.parametrize("how", ["stash", "carry"])
 def test_stashed_documents_come_back_with_their_marks(dirty, workspace, how):
-    with reset.clean_branch(workspace, how, message="") as result:
+    with uncommitted.clean_branch(workspace, how, message="") as result:
         branch = workspace.find_kb_branch()
         assert branch is not None
         assert (result.handling, branch.dirty, wip(workspace)) == (how, False, [result.aside])
@@ -53,7 +53,7 @@ def test_stashed_documents_come_back_with_their_marks(dirty, workspace, how):
 
 
 def test_block_that_fails_brings_them_back(dirty, workspace):
-    with pytest.raises(GitFailed), reset.clean_branch(workspace, "stash", message=""):
+    with pytest.raises(GitFailed), uncommitted.clean_branch(workspace, "stash", message=""):
         raise GitFailed("The network is down.")
     assert (dirty.texts(), wip(workspace)) == (EDITED, [])
 
@@ -63,7 +63,7 @@ def test_open_merge_in_the_block_names_the_stash(notes, tools, workspace):
     put(notes, d="delta")
 
     def merged() -> None:
-        with reset.clean_branch(workspace, "stash", message=""):
+        with uncommitted.clean_branch(workspace, "stash", message=""):
             assert merge.merge(workspace, "topic").result == "conflict"
             raise MergeConflict("It conflicts.")
 
@@ -80,7 +80,7 @@ def test_open_merge_in_the_block_names_the_stash(notes, tools, workspace):
 def test_stash_that_conflicts_stays_aside_and_nothing_of_it_is_written(notes, tools, workspace):
     theirs = make_branch(notes, tools, a="theirs")
     put(notes, a="mine", d="delta")
-    with pytest.raises(MergeConflict) as caught, reset.clean_branch(workspace, "stash", message=""):
+    with pytest.raises(MergeConflict) as caught, uncommitted.clean_branch(workspace, "stash", message=""):
         notes.vmrag("pin", theirs)
     details = caught.value.details
     assert (details["stage"], details["branch"], details["conflicts"][0]["doc_id"]) == (
@@ -95,7 +95,7 @@ def test_stash_that_conflicts_stays_aside_and_nothing_of_it_is_written(notes, to
 
 
 def test_abort_refuses_and_names_the_documents(dirty, workspace):
-    with pytest.raises(Uncommitted) as caught, reset.clean_branch(workspace, "abort", message=""):
+    with pytest.raises(Uncommitted) as caught, uncommitted.clean_branch(workspace, "abort", message=""):
         pytest.fail("the block runs")
     assert caught.value.details["local_changes"]["documents"] == ["a", "b", "d"]
     assert dirty.texts() == EDITED
@@ -103,11 +103,11 @@ def test_abort_refuses_and_names_the_documents(dirty, workspace):
 
 def test_commit_first_commits_and_reset_first_gives_up(dirty, workspace):
     before = dirty.pinned
-    with reset.clean_branch(workspace, "commit_first", message="kept") as result:
+    with uncommitted.clean_branch(workspace, "commit_first", message="kept") as result:
         assert result.commit is not None
         assert (result.commit.parent, result.held, dirty.pinned) == (before, result.commit.revision, result.held)
     put(dirty, e="epsilon")
-    with reset.clean_branch(workspace, "reset_first", message="") as result:
+    with uncommitted.clean_branch(workspace, "reset_first", message="") as result:
         assert workspace.engine.has_revision(result.held)
     assert (dirty.texts(), wip(workspace)) == (EDITED, [])
     assert workspace.engine.find_unreachable([result.held]) == []
@@ -115,11 +115,11 @@ def test_commit_first_commits_and_reset_first_gives_up(dirty, workspace):
 
 @pytest.mark.parametrize("how", ["abort", "commit_first", "reset_first", "stash", "carry"])
 def test_clean_branch_needs_no_handling(notes, workspace, how):
-    with reset.clean_branch(workspace, how, message="") as result:
+    with uncommitted.clean_branch(workspace, how, message="") as result:
         assert (result.handling, result.held, result.commit, result.aside) == ("none", notes.pinned, None, "")
 
 
 def test_commit_first_commits_nothing_without_a_message(dirty, workspace):
-    with pytest.raises(MessageMissing), reset.clean_branch(workspace, "commit_first", message=""):
+    with pytest.raises(MessageMissing), uncommitted.clean_branch(workspace, "commit_first", message=""):
         pytest.fail("the block runs")
     assert (dirty.texts(), wip(workspace)) == (EDITED, [])

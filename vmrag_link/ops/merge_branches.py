@@ -27,11 +27,11 @@ from vmrag_link.merging.conflicts import Conflict, decide_all
 from vmrag_link.merging.revisions import Signature
 from vmrag_link.merging.threeway import merge as three_way
 from vmrag_link.models import At, ChangeCounts, KbBranch, Record, WorkingSet
-from vmrag_link.ops import reset
+from vmrag_link.ops import uncommitted
 from vmrag_link.ops.branch.switch import require_free_branch, switch
 from vmrag_link.ops.merge import merge
 from vmrag_link.ops.merge.merge import MergeReport
-from vmrag_link.ops.reset import Handling
+from vmrag_link.ops.uncommitted import Handling
 from vmrag_link.sync.target import Target
 from vmrag_link.workspace import Workspace, twins
 from vmrag_link.workspace.commits import revisions
@@ -93,7 +93,7 @@ def merge_branch(
             statement = f"{source} conflicts with {name}; nothing was changed"
             raise _build_conflict_error(source, statement, conflicts, is_open=False)
     # Stashed documents are merged with the uncommitted ones. Any other source would mix the two.
-    clean = reset.clean_branch(ws, how, message=f"Before merging {source}")
+    clean = uncommitted.clean_branch(ws, how, message=f"Before merging {source}")
     with contextlib.nullcontext() if merge_source.aside else clean, _on_branch(ws, other_branch):
         into = merge.require_mergeable(ws)
         outcome = _merge_source(ws, merge_source, into, name, message=message, on_conflict=on_conflict)
@@ -144,7 +144,7 @@ def _find_target(ws: Workspace, current: Target, target: str) -> KbBranch | None
         raise revparse.no_branch(ws, target)
     require_free_branch(ws, branch.name, current.trigger.branch or "")
     if branch.dirty:
-        raise reset.build_uncommitted_error(ws, branch)
+        raise uncommitted.build_uncommitted_error(ws, branch)
     return branch
 
 

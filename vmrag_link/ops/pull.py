@@ -25,10 +25,10 @@ from vmrag_link.errors import (
 from vmrag_link.git import configuration, plumbing, remotes, transfer
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import Record
-from vmrag_link.ops import reset
+from vmrag_link.ops import uncommitted
 from vmrag_link.ops.merge import merge
 from vmrag_link.ops.merge.merge import MergeReport
-from vmrag_link.ops.reset import CleanedBranch, Handling
+from vmrag_link.ops.uncommitted import CleanedBranch, Handling
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.pin import Pin
 from vmrag_link.transport.address import Address
@@ -94,7 +94,7 @@ def pull_and_clear(
 
     This also merges what the remote's KB branch of the same name has beyond the upstream's pin. For
     a code branch without an upstream, it merges only that branch. Raises `MergeConflict` with an
-    open merge, and the errors of `pull` and `reset.clean_branch`.
+    open merge, and the errors of `pull` and `uncommitted.clean_branch`.
     """
     merge.require_mergeable(ws)
     addresses = destinations.list_fetch_addresses(ws, remote)
@@ -106,12 +106,12 @@ def pull_and_clear(
         except UpstreamMissing as missing:
             incoming = _fetch_same_branch(ws, addresses, missing)
     left_branch = None
-    with reset.clean_branch(ws, how, message=message) as cleared:
+    with uncommitted.clean_branch(ws, how, message=message) as cleared:
         report = _merge_or_raise(ws, incoming)
         heads = [report.merge.theirs]
         newer = _find_newer_branch(ws, incoming, report.merge) if branch is None else None
         if newer and _was_pinned_before(ws, incoming, newer):
-            left_branch = newer.name
+            left_branch = newer.name  # the code has left its revision on purpose
         elif newer:
             second = _merge_or_raise(ws, newer)
             heads.append(second.merge.theirs)
@@ -144,11 +144,10 @@ def _merge_or_raise(ws: Workspace, incoming: _Incoming) -> PullReport:
 
 def _join_reports(ws: Workspace, first: MergeReport, second: MergeReport) -> MergeReport:
     """Return the report of two consecutive merges."""
-    results = {first.result, second.result} - {"already_up_to_date"}
     after = second.revision or second.ours
     return msgspec.structs.replace(
         second,
-        result="merge" if "merge" in results else second.result,
+        result="merge" if first.result == "merge" else second.result,
         ours=first.ours,
         changes=ws.engine.count_changes(first.ours, after),
         notes=first.notes + second.notes,
@@ -213,7 +212,8 @@ def _find_newer_branch(ws: Workspace, incoming: _Incoming, merged: MergeReport) 
     """Return the remote's KB branch with the name of HEAD's, if the merge result does not contain
     it.
     """
-    name, address = _name_kb_branch(ws), incoming.address
+    name = _name_kb_branch(ws)
+    address = incoming.address
     head = ws.engine.remote_heads(address.key).get(name) if name else None
     if head is None or ws.engine.is_ancestor(head, merged.revision or merged.ours):
         return None
@@ -231,11 +231,13 @@ def _was_pinned_before(ws: Workspace, incoming: _Incoming, newer: _Incoming) -> 
 
 
 class _Upstream(NamedTuple):
-    """A code branch as last fetched: its displayed name, its commit, and the pin of the commit."""
+    """A code branch as git last fetched it."""
 
     name: str
+    """The displayed name."""
     commit: str
     pin: Pin
+    """The pin of the commit."""
 
 
 def _find_upstream(ws: Workspace, remote: str | None) -> _Upstream:
@@ -250,13 +252,13 @@ def _find_upstream(ws: Workspace, remote: str | None) -> _Upstream:
             hint="run 'git switch BRANCH' to check out a branch",
             operation="detached",
         )
-    name, refs = _list_upstream_refs(ws, branch, remote)
+    configured_name, refs = _list_upstream_refs(ws, branch, remote)
     for ref in refs:
         try:
             commit = plumbing.resolve_commit(ws.places, ref)
         except GitReferenceMissing:
             continue
-        name = name or ref.removeprefix("refs/remotes/")
+        name = configured_name or ref.removeprefix("refs/remotes/")
         data = plumbing.read_blob(ws.places, f"{commit}:{PIN_NAME}", limit=pins.MAX_BYTES)
         if data is None:
             raise UpstreamMissing(
@@ -265,8 +267,10 @@ def _find_upstream(ws: Workspace, remote: str | None) -> _Upstream:
                 ref=name,
             )
         return _Upstream(name, commit, migrated.read_pin(ws.places.kb, data, source=f"{name}:{PIN_NAME}"))
-    if name:
-        raise UpstreamMissing(f"{name} was not fetched yet.", hint="run 'git fetch' to fetch it", branch=branch)
+    if configured_name:
+        raise UpstreamMissing(
+            f"{configured_name} was not fetched yet.", hint="run 'git fetch' to fetch it", branch=branch
+        )
     raise UpstreamMissing(
         f"the code branch {branch!r} has no upstream branch.",
         hint="run 'git push -u REMOTE HEAD', or 'vmrag pull --branch NAME' to merge a KB branch by its name",

@@ -6,7 +6,7 @@ from vmrag_link import locks
 from vmrag_link.engines.own_branches import is_reserved
 from vmrag_link.errors import BranchInUse, BranchUnmerged, NameInvalid, quoted
 from vmrag_link.models import KbBranch, Record
-from vmrag_link.ops import reset
+from vmrag_link.ops import uncommitted
 from vmrag_link.ops.branch.switch import find_owner
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents import writing
@@ -52,7 +52,7 @@ def delete_branch(ws: Workspace, name: str, *, force: bool = False) -> BranchPos
         raise revparse.no_branch(ws, name)
     _require_unused(ws, branch)
     if branch.dirty and not force:
-        raise reset.build_uncommitted_error(ws, branch)
+        raise uncommitted.build_uncommitted_error(ws, branch)
     other_heads = [] if force else revparse.list_visible_heads(ws, without=name)
     if not force and ws.engine.find_unreachable([branch.head], heads=other_heads):
         raise BranchUnmerged(
@@ -61,7 +61,7 @@ def delete_branch(ws: Workspace, name: str, *, force: bool = False) -> BranchPos
             branch=name,
         )
     if branch.dirty:
-        reset.discard_uncommitted(ws, branch)
+        uncommitted.discard_uncommitted(ws, branch)
     ws.engine.delete_branch(name, expected=branch.head)
     return BranchPosition(name, branch.head)
 

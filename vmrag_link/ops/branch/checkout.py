@@ -10,9 +10,9 @@ import re
 
 from vmrag_link.errors import RevisionAmbiguous, RevisionMissing
 from vmrag_link.models import At, ChangeCounts, Record, WorkingSet
-from vmrag_link.ops import reset
+from vmrag_link.ops import uncommitted
 from vmrag_link.ops.branch.switch import require_free_branch, switch
-from vmrag_link.ops.reset import Handled, Handling
+from vmrag_link.ops.uncommitted import Handled, Handling
 from vmrag_link.pin_values import REVISION
 from vmrag_link.sync import lease
 from vmrag_link.workspace import Workspace
@@ -66,7 +66,7 @@ def checkout(
     """Move to a KB branch, or read a commit that `revparse.resolve_tool_rev` can name.
 
     If only a remote has the branch, a local one is created. `create` creates the branch first, at
-    `start` or at the present revision. `how` and `message` are those of `reset.clean_branch`.
+    `start` or at the present revision. `how` and `message` are those of `uncommitted.clean_branch`.
 
     Raises `BranchMissing`, `RevisionMissing`, `BranchExists`, `NameInvalid`, `BranchInUse`,
     `Uncommitted` and `MergeConflict` before anything is changed, and the errors of
@@ -86,7 +86,7 @@ def checkout(
         switched = switch(ws, branch_before.name)
     else:
         message = message or f"Before going to {target}"
-        with reset.clean_branch(ws, how, message=message, onto=_find_arrival(ws, goal)) as cleaned:
+        with uncommitted.clean_branch(ws, how, message=message, onto=_find_arrival(ws, goal)) as cleaned:
             if goal.new and goal.branch:
                 ws.engine.create_branch(goal.branch, goal.find_revision(ws))
             switched = switch(ws, goal.branch or goal.find_revision(ws))

@@ -234,10 +234,10 @@ class UnnamedFiles(NamedTuple):
 
         If a source of that kind is present, a comment names it, and the paths to add to it.
         """
-        lines = []
+        lines: list[str] = []
         for source in self.sources:
             same_kind = next((other for other in present if other.kind == source.kind), None)
-            section = settings_docs.format_sources([source]).splitlines()[1:]
+            section = settings_edit.format_sources([source]).splitlines()[1:]
             paths = section[-2 if source.exclude else -1].partition(": ")[2]
             lines += [f"  # to the paths of {same_kind.collection}: {paths}"] if same_kind else section
         return "".join(f"{line}\n" for line in lines)

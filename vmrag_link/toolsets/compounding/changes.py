@@ -24,7 +24,7 @@ from vmrag_link.file_access import list_stale_temporaries, write_atomically
 from vmrag_link.git import identity, own_keys
 from vmrag_link.git.refs import BRANCHES
 from vmrag_link.models import At, Document, KbBranch, Record, WorkingSet, parse_metadata
-from vmrag_link.ops import reset
+from vmrag_link.ops import uncommitted
 from vmrag_link.sync import lease
 from vmrag_link.toolsets.compounding import documents, mirror
 from vmrag_link.toolsets.compounding.doc_types import Level
@@ -257,7 +257,7 @@ def _require_free(ws: Workspace, place: _Place) -> None:
     if place.other is None:
         return
     if place.other.dirty:
-        raise reset.build_uncommitted_error(ws, place.other)
+        raise uncommitted.build_uncommitted_error(ws, place.other)
     symbolic = f"{BRANCHES}{place.code}"
     if place.code and (holder := lease.find_holder(ws.places, symbolic)):
         raise lease.build_in_use_error(holder, symbolic)
