@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from vmrag_link.git import file_log, plumbing
 from vmrag_link.golden.queries import RankChange, RankedChunk, compare_rankings, rank_chunks
-from vmrag_link.models import At, DocumentHeader, Record, WorkingSet
+from vmrag_link.models import At, ChangeKind, DocumentHeader, Record, WorkingSet
 from vmrag_link.retrieval.query import Hit, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace, source_tree
@@ -40,7 +40,7 @@ class ChangedSource(Record, frozen=True):
     """A document of either answer that has changed."""
 
     document: str
-    kind: Literal["added", "modified", "removed"]
+    kind: ChangeKind
     revisions: tuple[PinnedRevision, ...]
     """Revisions that changed it since then, newest first; none if only the other side of diverged
     histories did.
@@ -125,13 +125,15 @@ def _list_changed_files(ws: Workspace, keys: Sequence[Key], since: RankedRevisio
         after = new.get_tag(key) if new else None
         if before == after:
             continue
-        reached = [head, *([f"^{commit}"] if commit else [])] if head else []  # what `git log COMMIT..HEAD` lists
+        reached = [head] if head else []
+        if head and commit:
+            reached.append(f"^{commit}")  # like `git log COMMIT..HEAD`
         file = (new and new.files.get(key)) or (old and old.files.get(key))
         path = file.path if file else key[1]
         changes = file_log.read_file_log(ws.places, reached, path, limit=MAX_REVISIONS) if reached else []
         yield ChangedSource(
             "/".join(key),
-            "modified" if before and after else "added" if after else "removed",
+            _classify_change(existed=bool(before), exists=bool(after)),
             (),
             uncommitted=bool(file and file.uncommitted),
             commits=tuple(file_commit(DocumentName(*key), path, change) for change in changes),
@@ -152,10 +154,16 @@ def _list_changed_documents(ws: Workspace, keys: Sequence[Key], since: str, view
         revisions = islice((visit.info for visit in visits if visit.changed), MAX_REVISIONS)
         yield ChangedSource(
             "/".join(key),
-            "added" if key not in old else "removed" if key not in new else "modified",
+            _classify_change(existed=key in old, exists=key in new),
             tuple(log.add_pins(ws, revisions)),
             uncommitted=committed.get(key) != new.get(key),
         )
+
+
+def _classify_change(*, existed: bool, exists: bool) -> ChangeKind:
+    if not existed:
+        return "added"
+    return "modified" if exists else "removed"
 
 
 def _read_headers(ws: Workspace, at: At, keys: Iterable[Key]) -> dict[Key, DocumentHeader]:

@@ -49,23 +49,24 @@ class CallMatcher:
 
     def may_call(self, site: CallSite, file: CodeFile, definition: Definition) -> bool:
         """Return whether a call in a file may mean a definition of the same name."""
-        if file.family != definition.family or (file.family == "sql" and definition.kind in _NOT_CALLED_IN_SQL):
+        if file.family != definition.file.family or (file.family == "sql" and definition.kind in _NOT_CALLED_IN_SQL):
             return False
-        same_file = (file.collection, file.path) == (definition.collection, definition.path)
         if definition.is_local:
-            return same_file and not site.receivers
+            return file is definition.file and not site.receivers
         if not site.receivers:
-            return self._may_call_plainly(site, file, definition, same_file=same_file)
-        return self._may_call_on(site, file, definition, same_file=same_file)
+            return self._may_call_plainly(site, file, definition)
+        return self._may_call_on(site, file, definition)
 
-    def _may_call_plainly(self, site: CallSite, file: CodeFile, definition: Definition, *, same_file: bool) -> bool:
+    def _may_call_plainly(self, site: CallSite, file: CodeFile, definition: Definition) -> bool:
         """Decide for a call without receivers: `load()`."""
         if definition.is_member:
-            return file.family in _WITHOUT_SELF and (same_file or self._is_near(site, file, definition))
-        if same_file or file.family == "go":  # the files of a folder are a package of Go
-            return file.path.rpartition("/")[0] == definition.path.rpartition("/")[0]
+            return file.family in _WITHOUT_SELF and (file is definition.file or self._is_near(site, file, definition))
+        if file is definition.file or file.family == "go":  # the files of a folder are a package of Go
+            return file.path.rpartition("/")[0] == definition.file.path.rpartition("/")[0]
         if file.family == "c":
-            return not (definition.signature.startswith("static") and definition.path.endswith((".c", ".cc", ".cpp")))
+            return not (
+                definition.signature.startswith("static") and definition.file.path.endswith((".c", ".cc", ".cpp"))
+            )
         if file.family not in _WITH_IMPORTS or definition.kind == "macro":
             return True
         return self._is_imported(site, file, definition)
@@ -80,12 +81,12 @@ class CallMatcher:
             for imported in file.imports.values()
         )
 
-    def _may_call_on(self, site: CallSite, file: CodeFile, definition: Definition, *, same_file: bool) -> bool:
+    def _may_call_on(self, site: CallSite, file: CodeFile, definition: Definition) -> bool:
         """Decide for a call with receivers: `store.load()`, `self.store.load()`."""
         root = site.receivers[0]
         receiver = site.receivers[-1]
         if root in _SELF and len(site.receivers) == 1:
-            return definition.is_member and self._may_call_on_self(site, file, definition, same_file=same_file)
+            return definition.is_member and self._may_call_on_self(site, file, definition)
         imported = file.imports.get(root)
         if imported and not self._is_internal(imported, file):
             return False
@@ -97,13 +98,17 @@ class CallMatcher:
             return receiver in self._classes_with(definition)
         return imported is not None or self._is_near(site, file, definition)
 
-    def _may_call_on_self(self, site: CallSite, file: CodeFile, definition: Definition, *, same_file: bool) -> bool:
+    def _may_call_on_self(self, site: CallSite, file: CodeFile, definition: Definition) -> bool:
         caller_class = file.class_around(file.line_of(site.start))
         if caller_class == definition.owner_name:
             return True
         if caller_class and file.declares_symbol(f"{caller_class}.{site.name}"):
             return False
-        return same_file or caller_class in self._classes_with(definition) or self._is_near(site, file, definition)
+        return (
+            file is definition.file
+            or caller_class in self._classes_with(definition)
+            or self._is_near(site, file, definition)
+        )
 
     def _classes_with(self, definition: Definition) -> frozenset[str]:
         """Return the name of the class that defines a method, and of classes that inherit it."""
@@ -133,7 +138,7 @@ class CallMatcher:
         """Return True if a receiver names the module or namespace of a function."""
         if not receiver:
             return False
-        parts = {*module_parts(definition.path), *definition.owner.split(".")}
+        parts = {*module_parts(definition.file.path), *definition.owner.split(".")}
         imported = file.imports.get(receiver)
         if imported is None:
             return receiver in parts and (file.family != "python" or bool(file.imports))
@@ -145,7 +150,7 @@ class CallMatcher:
         """Return True if few types have a method of this name, or the file or the receiver names
         the class.
         """
-        if site.name.lower() not in _COMMON or file.path == definition.path:
+        if site.name.lower() not in _COMMON or file.path == definition.file.path:
             return True
         classes = self._classes_with(definition)
         receiver = _plain_letters(site.receivers[-1]) if site.receivers else ""
@@ -159,7 +164,7 @@ class CallMatcher:
             return False
         if file.family == "python" and imported.name == "*":
             module = _last_part(imported.module, file.path)
-            return not module or module in module_parts(definition.path)
+            return not module or module in module_parts(definition.file.path)
         return True  # the file may re-export it
 
     def _is_internal(self, imported: Imported, file: CodeFile) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from posixpath import basename, dirname
 from typing import NamedTuple
@@ -31,8 +31,7 @@ _NAMED_OWNERS = frozenset(("javascript", "c", "ruby"))
 class Definition(NamedTuple):
     """A declaration with its file and its owner."""
 
-    collection: str
-    path: str
+    file: CodeFile
     symbol: str
     kind: str
     line: int
@@ -53,15 +52,11 @@ class Definition(NamedTuple):
         return self.owner.rpartition(".")[2]
 
     @property
-    def family(self) -> str:
-        return find_family(detect_language(self.path))
-
-    @property
     def is_member(self) -> bool:
         """True if it is a member of an object or a class."""
         if self.kind in ("method", "property") or self.owner_kind in CLASSES:
             return True
-        return bool(self.owner) and not self.owner_kind and self.family in _NAMED_OWNERS
+        return bool(self.owner) and not self.owner_kind and self.file.family in _NAMED_OWNERS
 
     @property
     def is_local(self) -> bool:
@@ -73,7 +68,8 @@ class CodeFile:
     """A file of code, with its declarations and imports."""
 
     def __init__(self, collection: str, document: NarrowedDocument, index: IndexReader) -> None:
-        self.collection, self.path = collection, document.doc_id
+        self.collection = collection
+        self.path = document.doc_id
         self.language = detect_language(self.path)
         self.family = find_family(self.language)
         self.document = document
@@ -127,8 +123,7 @@ class CodeFile:
         owner = declaration.symbol.rpartition(".")[0]
         owner_kinds = (row.kind for row in self.declarations if owner and row.symbol == owner)
         return Definition(
-            collection=self.collection,
-            path=self.path,
+            file=self,
             symbol=declaration.symbol,
             kind=declaration.kind,
             line=declaration.line,
@@ -213,10 +208,6 @@ class CodeFiles:
             for row in self._index.find_rows_with_word(terms, self._collections, names=declared_only)
         }
         return [self._files[number] for number in sorted(numbers)]
-
-    def files_at(self, keys: Container[tuple[str, str]]) -> list[CodeFile]:
-        """Return the files with these collections and paths."""
-        return [file for file in self._files if (file.collection, file.path) in keys]
 
     def definitions_of(self, name: str) -> list[Definition]:
         """Return the definitions of a dotted name, in which `*` matches any letters."""

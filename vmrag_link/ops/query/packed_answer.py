@@ -203,7 +203,7 @@ class HitPacker:
             doc_id=hit.doc_id,
             text=text,
             path=path,
-            above=(above if path else 0) if place else None,
+            above=above if path or not place else 0,
             pieces=place.pieces if place else (),
             headings=place.headings if place else None,
             table_headers=place.table_headers if place else None,

@@ -202,7 +202,7 @@ def _find_callees(files: CodeFiles, definitions: Sequence[Definition]) -> Iterat
     """Yield the definitions that the code of these definitions calls."""
     matcher = CallMatcher(files)
     calls_by_callee = defaultdict[tuple[CodeFile, SymbolDeclaration], list[_FileLine]](list)
-    for caller, site in _find_calls_within(files, definitions):
+    for caller, site in _find_calls_within(definitions):
         for file in files.with_word(site.name, declared_only=True):
             for declaration in file.declarations_by_name.get(site.name, ()):
                 if matcher.may_call(site, caller, file.form_definition(declaration)):
@@ -211,13 +211,12 @@ def _find_callees(files: CodeFiles, definitions: Sequence[Definition]) -> Iterat
         yield _form_related(file, declaration, calls)
 
 
-def _find_calls_within(files: CodeFiles, definitions: Sequence[Definition]) -> Iterator[tuple[CodeFile, CallSite]]:
+def _find_calls_within(definitions: Sequence[Definition]) -> Iterator[tuple[CodeFile, CallSite]]:
     """Yield the calls in the code of some definitions, each with its file."""
-    definitions_by_file = defaultdict[tuple[str, str], list[Definition]](list)
+    callers_by_file = defaultdict[CodeFile, list[Definition]](list)
     for definition in definitions:
-        definitions_by_file[definition.collection, definition.path].append(definition)
-    for file in files.files_at(definitions_by_file):
-        callers = definitions_by_file[file.collection, file.path]
+        callers_by_file[definition.file].append(definition)
+    for file, callers in callers_by_file.items():
         names = list_called_names(file.code, file.language)
         names |= {alias: imported.name for alias, imported in file.imports.items() if alias in names and imported.name}
         for site in file.find_calls(names):

@@ -25,14 +25,7 @@ from vmrag_link.golden.queries import GoldenFile, GoldenQuery, Miss, find_misses
 from vmrag_link.ops.check.check_queries import explain_outdated, list_ranking_changes
 from vmrag_link.ops.diff_queries import AnsweredTwice, answer_twice, diff_answers, list_shown_names
 from vmrag_link.ops.report.ends import ComparedEnd, ComparedEnds
-from vmrag_link.ops.report.records import (
-    OPAQUE,
-    AnswerChange,
-    AnswerText,
-    ComparedQueries,
-    ListedQuery,
-    QueryChange,
-)
+from vmrag_link.ops.report.records import OPAQUE, AnswerChange, AnswerText, ComparedQueries, ListedQuery, QueryChange
 from vmrag_link.paths import QUERIES_NAME
 from vmrag_link.settings import RetrievalSettings
 from vmrag_link.workspace import Workspace

@@ -118,7 +118,9 @@ def _generate_answer_lines(answer: CommentAnswer) -> Iterator[str]:
 
 
 def _format_place(answer: CommentAnswer) -> str:
-    change = "no longer as expected, " if answer.lacks else "further down: " if answer.below else ""
+    change = "further down: " if answer.below else ""
+    if answer.lacks:
+        change = "no longer as expected, "
     return f"{change}first difference at place {answer.place}"
 
 

@@ -8,13 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from vmrag_link.errors import (
-    GitReferenceMissing,
-    HistoryMissing,
-    PinMissing,
-    UsageInvalid,
-    quoted,
-)
+from vmrag_link.errors import GitReferenceMissing, HistoryMissing, PinMissing, UsageInvalid, quoted
 from vmrag_link.git import plumbing
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.commits.ancestry import MergeBases

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Any
@@ -110,7 +110,8 @@ def _build_summary(
     head = _build_named_place(ws, ends.head)
     compared = between_places(ws, start, head, detail="names")
     difference = with_moves(compared.texts, compared.diff)
-    lines = _spool_documents(ws, compared.texts, difference, spool, {*_list_files(start), *_list_files(head)})
+    files = {key for place in (start, head) if place.tree for key in place.tree.files}
+    lines = _spool_documents(ws, compared.texts, difference, spool, files)
     citing, uncited = _find_citing_notes(ws, ends, head)
     queries = compare_answers(ws, ends)  # before the sizes, because it may build an index
     if findings is None:
@@ -154,10 +155,6 @@ def _build_named_place(ws: Workspace, end: ComparedEnd) -> NamedPlace:
     stored = [collection.name for collection in ws.engine.list_collections(end.revision)] if end.revision else ()
     tree = source_tree.read_commit(ws, end.commit, stored=stored) if end.commit and end.names_sources else None
     return NamedPlace(end.revision, tree, end.commit or "")
-
-
-def _list_files(place: NamedPlace) -> Iterable[Key]:
-    return place.tree.files if place.tree else ()
 
 
 def _spool_documents(
@@ -301,23 +298,26 @@ def _report_document(
     is the maximum number of characters of the difference.
     """
     difference = document_diff(change, before, after, with_text=True)
-    old_collection, old_id = before.key if before and difference.old_name else ("", "")
+    moved_from = before if difference.old_name else None
     document = after or before
+    text_before = before.content if before else ""
+    text_after = after.content if after else ""
+    pieces = difference.text if before and after else worddiff.diff_words(text_before, text_after)
     return ReportedDocument(
         number=number,
         kind=_classify_change(change),
         collection=difference.collection,
         doc_id=difference.doc_id,
         title=difference.title,
-        old_collection=old_collection,
-        old_doc_id=old_id,
+        old_collection=moved_from.collection if moved_from else "",
+        old_doc_id=moved_from.doc_id if moved_from else "",
         file=document.source if is_file and document else "",
         path_name=names[f"{difference.collection}/{difference.doc_id}"],
         old_path_name=names[difference.old_name] if difference.old_name else "",
         words=difference.words or Words(),
-        characters=Growth(_count_characters(before), _count_characters(after)),
+        characters=Growth(len(text_before), len(text_after)),
         fields=tuple(map(_build_field_change, difference.fields)),
-        text=_clip_pieces(difference.text if before and after else _diff_whole_text(before, after), max_characters),
+        text=_clip_pieces(pieces, max_characters),
     )
 
 
@@ -356,12 +356,3 @@ def _classify_change(change: HeaderChange) -> DocumentKind:
 def _build_field_change(field: FieldDiff) -> FieldChange:
     pieces = worddiff.cut_equal_text(worddiff.diff_words(field.before, field.after))
     return FieldChange(field.name, _clip_pieces(pieces, _MAX_FIELD_CHARACTERS))
-
-
-def _diff_whole_text(before: Document | None, after: Document | None) -> tuple[Piece, ...]:
-    """Return the difference of a new document (an insertion) or a removed one (a deletion)."""
-    return worddiff.diff_words(before.content if before else "", after.content if after else "")
-
-
-def _count_characters(document: Document | None) -> int:
-    return len(document.content) if document else 0

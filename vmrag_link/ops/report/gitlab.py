@@ -1,4 +1,5 @@
-"""Write the comment on a report as the only note of vmrag on a GitLab merge request.
+"""Write the comment on a report as the only note of vmrag on a GitLab merge request. (A *note* is
+GitLab's word for a comment.)
 
 The note is identified by its first line, which is not displayed, and by its author. Without the
 line, another note of the same user would be overwritten; without the author, the note of another
@@ -25,16 +26,19 @@ from vmrag_link.models import Record
 from vmrag_link.ops.report.comment import MARKER
 
 RETRY_PAUSES = (1.0, 5.0)
-_MAX_PAUSE = 60.0
-_SECONDS = 30.0
+"""Seconds before the second and the third attempt."""
+
+_MAX_PAUSE_SECONDS = 60.0
+_TIMEOUT_SECONDS = 30.0
 _MAX_BYTES = 110_000_000
 """Maximum size of a response: a page of a hundred notes of maximum length."""
 
-_PAGE, _MAX_PAGES = 100, 100
+_NOTES_PER_PAGE = 100
+_MAX_PAGES = 100
 _NOT_FOUND = 404
 _REFERENCE = re.compile(r"[#!~%$&^*](?=\w)")
 
-_ALLOWED = "set GITLAB_TOKEN to a project access token with the scope api and the role Reporter (a job token cannot write notes)"
+_ACCESS_HINT = "set GITLAB_TOKEN to a project access token with the scope api and the role Reporter (a job token cannot write notes)"
 _Kind = TypeVar("_Kind")
 
 NoteOutcome = Literal["none", "created", "edited", "unchanged"]
@@ -54,7 +58,7 @@ class Note(Record, frozen=True):
     """True if GitLab wrote it for a user's action."""
 
 
-class _Again(Exception):
+class _TransientFailure(Exception):
     """A failed attempt that can be repeated, after `wait` seconds at the earliest."""
 
     def __init__(self, reason: str, wait: float = 0.0) -> None:
@@ -80,11 +84,12 @@ def escape_references(markdown: str) -> str:
 
 
 class MergeRequest(NamedTuple):
-    """The merge request with the notes at `url`."""
+    """A merge request on GitLab, and how to reach its notes."""
 
     api: str
     """The URL of GitLab's API."""
     url: str
+    """The URL of the notes."""
     token: str
     number: int
     job_page: str
@@ -100,21 +105,22 @@ class MergeRequest(NamedTuple):
                 hint="add to the job: 'rules: - if: $CI_PIPELINE_SOURCE == \"merge_request_event\"'",
             )
         if not token or not token.isascii() or not token.isprintable():
-            raise UsageInvalid("the variable GITLAB_TOKEN has no token.", hint=_ALLOWED)
+            raise UsageInvalid("the variable GITLAB_TOKEN has no token.", hint=_ACCESS_HINT)
         return cls(api, f"{api}/projects/{project}/merge_requests/{number}/notes", token, int(number), job_page)
 
     def update_note(self, markdown: str, *, speaks: bool) -> NoteOutcome:
         """Create or update vmrag's note, and delete further ones.
 
-        `markdown` begins with `MARKER`. A note is created only if it `speaks`. Raises
+        `markdown` begins with `MARKER`. `speaks`: there is something to report. Otherwise only an
+        existing note is updated. Raises
         `AuthenticationFailed`, `RemoteRejected` and `RemoteUnreachable`.
         """
         text = escape_references(markdown)
         for pause in (*RETRY_PAUSES, None):
             try:
                 return self._update_once(text, speaks=speaks)  # reads the notes again, so that none is written twice
-            except _Again as failure:
-                if pause is None or failure.wait > _MAX_PAUSE:
+            except _TransientFailure as failure:
+                if pause is None or failure.wait > _MAX_PAUSE_SECONDS:
                     raise RemoteUnreachable(f"{self._error_prefix} {failure}.", hint="run the job again") from failure
                 time.sleep(max(pause, failure.wait))
         raise AssertionError  # the last attempt returns or raises
@@ -138,10 +144,10 @@ class MergeRequest(NamedTuple):
     def _list_notes(self) -> Iterator[Note]:
         """Yield the notes, the oldest first. The last page is the first one that is not full."""
         for page in range(1, _MAX_PAGES + 1):
-            url = f"{self.url}?order_by=created_at&sort=asc&per_page={_PAGE}&page={page}"
+            url = f"{self.url}?order_by=created_at&sort=asc&per_page={_NOTES_PER_PAGE}&page={page}"
             notes = self._decode_answer(self._send_request("GET", url), list[Note])
             yield from notes
-            if len(notes) < _PAGE:
+            if len(notes) < _NOTES_PER_PAGE:
                 return
 
     def _send_request(self, method: str, url: str, body: object = None) -> bytes:
@@ -149,30 +155,28 @@ class MergeRequest(NamedTuple):
         headers = {"PRIVATE-TOKEN": self.token, "Content-Type": "application/json"}
         request = Request(url, content, headers, method=method)  # noqa: S310  `from_environment` checked the URL
         try:
-            with build_opener(_NoRedirect).open(request, timeout=_SECONDS) as answer:
-                content_read: bytes = answer.read(_MAX_BYTES)
-                return content_read
+            with build_opener(_NoRedirect).open(request, timeout=_TIMEOUT_SECONDS) as answer:
+                body_read: bytes = answer.read(_MAX_BYTES)
+                return body_read
         except HTTPError as refused:
             with refused:
                 raise self._build_failure(refused) from None
         except (OSError, http.client.HTTPException) as error:
-            raise _Again(f"cannot be reached ({type(error).__name__})") from error
+            raise _TransientFailure(f"cannot be reached ({type(error).__name__})") from error
 
-    def _build_failure(self, refused: HTTPError) -> VmragError | _Again:
+    def _build_failure(self, refused: HTTPError) -> VmragError | _TransientFailure:
         """Return the error of a response. It contains only the status, because bodies may contain
         tokens.
         """
         if refused.code == endpoint.TOO_MANY or refused.code >= endpoint.SERVER_ERRORS:
             wait = refused.headers.get("Retry-After", "")
-            return _Again(f"answered {refused.code}", float(wait) if wait.isdecimal() else 0.0)
+            return _TransientFailure(f"answered {refused.code}", float(wait) if wait.isdecimal() else 0.0)
         message = f"{self._error_prefix} answered {refused.code}."
         if refused.code in endpoint.REFUSALS:
-            return AuthenticationFailed(message, hint=_ALLOWED)
-        hint = (
-            f"check the permissions, because GitLab also answers so without access, and {_ALLOWED}"
-            if refused.code == _NOT_FOUND
-            else _ALLOWED
-        )
+            return AuthenticationFailed(message, hint=_ACCESS_HINT)
+        hint = _ACCESS_HINT
+        if refused.code == _NOT_FOUND:
+            hint = f"check the permissions, because GitLab also answers so without access, and {_ACCESS_HINT}"
         return RemoteRejected(message, hint=hint)
 
     def _decode_answer(self, answer: bytes, kind: type[_Kind]) -> _Kind:

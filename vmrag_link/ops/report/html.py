@@ -48,6 +48,7 @@ _MAX_MESSAGE_CHARACTERS = 2_000
 """Maximum number of characters of a message, a query or a finding."""
 
 _BLOCKS = 5
+"""Number of small squares that show the share of inserted and deleted words."""
 
 _get_collection = attrgetter("collection")
 
@@ -142,9 +143,9 @@ def draw_blocks(line: DocumentLine) -> str:
     changed = line.words.inserted + line.words.deleted
     if not changed:
         return "n" * _BLOCKS
-    many = min(_BLOCKS, changed)
-    plus = round(many * line.words.inserted / changed)
-    return "p" * plus + "m" * (many - plus) + "n" * (_BLOCKS - many)
+    coloured = min(_BLOCKS, changed)
+    plus = round(coloured * line.words.inserted / changed)
+    return "p" * plus + "m" * (coloured - plus) + "n" * (_BLOCKS - coloured)
 
 
 def _draw_plot(summary: ReportSummary) -> Any:

@@ -158,7 +158,8 @@ def _generate_revisions(summary: ReportSummary, room: int) -> Iterator[str]:
 
 
 def _format_queries(summary: ReportSummary, room: int) -> str:
-    queries, names = summary.queries, list_renames(summary)
+    queries = summary.queries
+    names = list_renames(summary)
     answers = index_answers(queries)
     rows = [
         (f"{change.query}\n(line {change.line})", *_format_rankings(change, answers.get(change.line), names, queries))

@@ -215,7 +215,8 @@ def name_document(line: DocumentLine) -> str:
 
 def describe_basis(summary: ReportSummary) -> str:
     """Describe what was compared, as a sentence."""
-    base, head = name_end(summary.base), name_end(summary.head)
+    base = name_end(summary.base)
+    head = name_end(summary.head)
     if summary.start == summary.base:
         return f"Compared: {base} with {head}."
     if summary.head.commit and summary.head.commit == summary.start.commit:

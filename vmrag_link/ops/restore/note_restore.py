@@ -124,8 +124,8 @@ def undo_note(ws: Workspace, name: str | None) -> RestoredNotes:
     `change_notes`.
     """
     for path, note in undo.list_kept_notes(ws.places):
-        named = DocumentName(note.collection, note.doc_id)
-        if name is not None and name not in (str(named), note.doc_id, note.path):
+        document = DocumentName(note.collection, note.doc_id)
+        if name is not None and name not in (str(document), note.doc_id, note.path):
             continue
         source = ws.sources.find_writable(note.collection)
         if source is None:
@@ -138,7 +138,7 @@ def undo_note(ws: Workspace, name: str | None) -> RestoredNotes:
         path.unlink(missing_ok=True)
         report = _report_restored("", [(note.collection, written)])
         # The file can have that text already, if the user restored it by hand.
-        return report if report.notes else replace(report, notes=(RestoredNote(named, "modified"),))
+        return report if report.notes else replace(report, notes=(RestoredNote(document, "modified"),))
     subject = f" of {name!r}" if name else ""
     raise DocumentMissing(
         f"no replaced or deleted text{subject} is available. vmrag keeps only texts that git does not have.",
@@ -149,5 +149,6 @@ def undo_note(ws: Workspace, name: str | None) -> RestoredNotes:
 
 def _open_trees(ws: Workspace, ref: str | None) -> _Trees:
     commit = plumbing.resolve_commit(ws.places, ref) if ref else plumbing.read_head(ws.places).commit or ""
-    committed = source_tree.read_commit(ws, commit, None if ref else ws.sources.config) if commit else None
+    config = None if ref else ws.sources.config  # a ref has settings of its own
+    committed = source_tree.read_commit(ws, commit, config) if commit else None
     return _Trees(commit, committed, source_tree.read_work_tree(ws))

@@ -144,6 +144,7 @@ class Examination:
         return self._compare_pin(change, pin, sides)
 
     def _compare_pin(self, change: PinChange, pin: str, sides: Sequence[str]) -> Flaw | None:
+        """Check if a pin, whose revision exists here, contains the sides of its commit."""
         if not pinning.find_dropped(self._ancestry, pin, bases=(), sides=sides):
             return None  # the ordinary case, without computing merge bases
         moved = self._list_moved_pins(change)
@@ -161,6 +162,7 @@ class Examination:
         return Flaw(PinFinding("MOVED_BACK", "information", change.commit, message, hint), None)
 
     def _check_removal(self, change: PinChange, sides: Sequence[str]) -> Flaw | None:
+        """Check a commit without a pin, which a parent of it has."""
         moved = self._list_moved_pins(change)
         if moved is None:
             return None
@@ -185,6 +187,7 @@ class Examination:
         )
 
     def _check_missing_pin(self, change: PinChange, pin: str, sides: Sequence[str]) -> Flaw | None:
+        """Report a pin whose revision does not exist here, unless it is that of all moved sides."""
         if pin not in sides:
             self._reported_missing.add(pin)
             return Flaw(self._build_missing(change.commit, pin), self._list_needs(change, sides))
@@ -226,7 +229,8 @@ class Examination:
         if self._tip_revision is not None:
             return _form_repair_hint(change.commit)
         for parent, entry in zip(change.parents, change.before, strict=True):
-            if (revision := self._pins.find_revision(entry)) and self._ancestry.has_revision(revision):
+            revision = self._pins.find_revision(entry)
+            if revision and self._ancestry.has_revision(revision):
                 command = f'git checkout {_short_hash(parent)} -- {PIN_NAME} && git commit -m "Restore the pin"'
                 return hints.suggest_command(command, "restore the pin")
         return "run 'vmrag pin && git commit -m \"Pin the documents\"' to write a pin"
@@ -238,10 +242,11 @@ class Examination:
         return revision if revision and self._ancestry.has_revision(revision) else None
 
     def _list_needs(self, change: PinChange, sides: Sequence[str]) -> tuple[str, ...]:
+        """Return what a later pin must contain: the sides that moved, or else all sides."""
         return tuple(dict.fromkeys(self._list_moved_pins(change) or sides))
 
     def _list_moved_pins(self, change: PinChange) -> list[str] | None:
-        """Return the pins of a merge's sides that moved since the merge bases.
+        """Return the sides of a merge that moved since its merge bases; none for other commits.
 
         None if a shallow clone does not have the merge bases.
         """
@@ -300,16 +305,14 @@ class Examination:
         for info in self._ancestry.list_loss_records(self._tip_revision, before):
             lost = revisions.read_accepted_losses(info.message)
             existing = [revision for revision in lost if self._ancestry.has_revision(revision)]
-            note = (
-                f" This has no effect on revisions that exist: {', '.join(map(_short_hash, existing))}."
-                if existing
-                else ""
-            )
+            remark = ""
+            if existing:
+                remark = f" This has no effect on revisions that exist: {', '.join(map(_short_hash, existing))}."
             if len(existing) < len(lost) and not self._of_remote:
-                note += " Run 'vmrag verify --remote REMOTE' to check whether a remote has them."
+                remark += " Run 'vmrag verify --remote REMOTE' to check whether a remote has them."
             message = (
                 f"revision {_short_hash(info.revision)} by {info.author} accepts the loss of {', '.join(map(_short_hash, lost))}: "
-                f"documents that only these revisions contain are lost for good.{note}"
+                f"documents that only these revisions contain are lost for good.{remark}"
             )
             hint = (
                 f"run 'vmrag log {_short_hash(info.revision)}' to list its pins, or 'vmrag push' in a clone that has a "
