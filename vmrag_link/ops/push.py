@@ -1,7 +1,7 @@
 """`vmrag push`: send what the code pins, and the heads of its KB branches, to a remote.
 
-This also pushes digests of what a Chroma server has to serve, so that those who fetch can check the
-server.
+If a team shares a Chroma server, this also pushes digests of its vectors, so that others can check
+what the server answers.
 """
 
 from __future__ import annotations
@@ -137,8 +137,12 @@ def push_branch(
     address = destinations.list_push_addresses(ws, remote)[0]
     heads_before = ws.engine.remote_heads(address.key)
     report = push(ws, remote, branches=[branch] if branch else (), force=force)
-    pinned_name = target.pin.dolt_branch if target.pin else ""
-    name = branch or (own_branch.name if own_branch else pinned_name)
+    if branch:
+        name = branch
+    elif own_branch:
+        name = own_branch.name
+    else:
+        name = target.pin.dolt_branch if target.pin else ""
     if not report.branches and not report.kept and not report.links:
         raise NothingToPush(
             f"{report.remote} already has everything of {name!r}.",
@@ -154,9 +158,9 @@ def push_branch(
     local_branch = ws.engine.find_branch(branch) if branch else own_branch
     local_head = local_branch.head if local_branch else next(iter(pushed), heads_after.get(name, ""))
     return BranchPushed(
-        report.remote,
-        _find_push_url(ws, address),
-        name,
+        remote=report.remote,
+        url=_find_push_url(ws, address),
+        branch=name,
         commits=revisions.count_beyond(ws.engine, pushed, former),
         ours=local_head,
         head=heads_after.get(name) or local_head,
@@ -200,9 +204,9 @@ def delete_branches(ws: Workspace, names: Sequence[str], remote: str | None = No
 def _build_report(addresses: Sequence[Address], results: Sequence[Published], *, uncommitted: bool) -> PushReport:
     moved = dict.fromkeys(move for result in results for move in result.branches)
     return PushReport(
-        " and ".join(address.text for address in addresses),
-        tuple(move for move in moved if not is_reserved(move.branch)),
-        tuple(dict.fromkeys(revision for result in results for revision in result.kept)),
+        remote=" and ".join(address.text for address in addresses),
+        branches=tuple(move for move in moved if not is_reserved(move.branch)),
+        kept=tuple(dict.fromkeys(revision for result in results for revision in result.kept)),
         uncommitted=uncommitted,
         deleted=tuple(dict.fromkeys(name for result in results for name in result.deleted)),
         links=len({link.git_commit for result in results for link in result.links}),
@@ -226,12 +230,18 @@ def push_unpushed(ws: Workspace, unpushed: Sequence[UnpushedPin]) -> None:
             superseded=functools.partial(_list_former_pins, ws),
             lenient=True,
         )
-        if ref := destinations.find_own_ref(ws, unpushed_pin.place):
-            pin_address = remote_address(ws.places, remote, ref=ref)
-        else:
-            pin_address = destinations.list_trusted_addresses(ws, unpushed_pin.place)[0]
-        for address in list_push_targets(ws.places, pin_address):
+        for address in list_push_targets(ws.places, _find_pin_address(ws, unpushed_pin, remote)):
             publish_to(ws, address, request)
+
+
+def _find_pin_address(ws: Workspace, unpushed_pin: UnpushedPin, remote: str) -> Address:
+    """Return where a pin's revision belongs: a ref of the code's remote, or the remote that the pin
+    names.
+    """
+    ref = destinations.find_own_ref(ws, unpushed_pin.place)
+    if ref:
+        return remote_address(ws.places, remote, ref=ref)
+    return destinations.list_trusted_addresses(ws, unpushed_pin.place)[0]
 
 
 def publish_to(ws: Workspace, address: Address, request: PublishRequest) -> Published:
@@ -258,6 +268,8 @@ def _select_heads(ws: Workspace, names: Sequence[str], branch: KbBranch | None, 
     heads = {branch.name: branch.head for branch in ws.engine.list_branches() if not is_reserved(branch.name)}
     if every:
         return heads
+    if not names:
+        return {branch.name: heads[branch.name]} if branch else {}
     for name in names:
         if name not in heads:
             raise BranchMissing(
@@ -265,7 +277,7 @@ def _select_heads(ws: Workspace, names: Sequence[str], branch: KbBranch | None, 
                 hint="run 'vmrag branch' to list the KB branches",
                 branch=name,
             )
-    return {name: heads[name] for name in (names or ([branch.name] if branch else []))}
+    return {name: heads[name] for name in names}
 
 
 def _list_pins_to_push(ws: Workspace, target: Target, *, every: bool) -> list[str]:
@@ -285,9 +297,9 @@ def _list_former_pins(ws: Workspace, name: str) -> list[str]:
     """Return all revisions that the code branch of a KB branch ever pinned, including
     missing ones.
     """
-    codes = own_keys.read_kb_owners(ws.places)
+    code_branch = own_keys.read_kb_owners(ws.places).get(name, "")
     try:
-        return _list_pinned_revisions(ws, plumbing.resolve_commit(ws.places, BRANCHES + codes.get(name, "")))
+        return _list_pinned_revisions(ws, plumbing.resolve_commit(ws.places, BRANCHES + code_branch))
     except GitReferenceMissing:
         return []  # no code branch uses it
 

@@ -1,4 +1,4 @@
-"""An index that stays open for many queries of one program."""
+"""An index that stays open for many queries of one program, for the Python API."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class ReusedIndex:
     """
 
     def __init__(self, ws: Workspace, at: RankedRevision | None = None) -> None:
-        self._ws, self._at = ws, at
+        self._ws = ws
+        self._at = at
         self._stack = contextlib.ExitStack()
         self._opened: tuple[Searcher, View] | None = None
 
     @property
     def is_open(self) -> bool:
-        """Return True if the index is open."""
         return self._opened is not None
 
     def close_index(self) -> None:
@@ -41,7 +41,10 @@ class ReusedIndex:
         self._stack.close()
 
     def use_index(self, use: Callable[[Searcher, View], T]) -> T:
-        """Return the result of `use`. The errors are those of `query.search_index`."""
+        """Return the result of `use`, which gets the open index.
+
+        The errors are those of `query.search_index`.
+        """
         try:
             searcher, view = self._opened or self._open_index()
             answer = use(searcher, view)
@@ -53,9 +56,8 @@ class ReusedIndex:
         return answer
 
     def _open_index(self) -> tuple[Searcher, View]:
-        opened = self._enter_view(view_at(self._ws, self._at)) if self._at else self._open_work_tree()
-        self._opened = opened
-        return opened
+        self._opened = self._enter_view(view_at(self._ws, self._at)) if self._at else self._open_work_tree()
+        return self._opened
 
     def _open_work_tree(self) -> tuple[Searcher, View]:
         try:

@@ -1,6 +1,7 @@
-"""Remove documents by name, pattern, id or filter.
+"""`vmrag rm` and the tools that remove documents: by name, pattern, id or filter.
 
-A revision of its own keeps texts that were never committed.
+A revision of its own keeps texts that were never committed. Notes, which are files of the work
+tree, are deleted, and git or `vmrag restore --undo` restores them.
 """
 
 from __future__ import annotations
@@ -119,7 +120,8 @@ def remove_named(
     with leaving_out.explain_source_files(ws, names, within, lambda path: _suggest_git_rm(ws, path)):
         if isinstance(ws, Workspace) and ws.sources.find_writable():
             tree = source_tree.read_work_tree(ws)
-            if tree and (notes := note_names.select_notes(ws, names, [tree], within=within)):
+            notes = note_names.select_notes(ws, names, [tree], within=within) if tree else None
+            if tree and notes:
                 command = command_of("rm", names, within)
                 return _remove_named_notes(ws, tree, notes, command, confirmed=confirmed or dry_run, dry_run=dry_run)
         return writing.write_rows(ws, plan_removal, "remove documents", follow=False)
@@ -132,14 +134,18 @@ def _remove_named_notes(
     unsaved = tuple(name for name in notes.documents if tree.files[name.key].uncommitted)
     if not notes.exact and not confirmed:
         raise _confirmation_missing(msgspec.structs.replace(notes, collections=()), len(unsaved), command)
-    paths, kept, pending = list[str](), list[str](), ""
+    paths: list[str] = []
+    kept: list[str] = []
+    pending = ""
     for collection in () if dry_run else dict.fromkeys(name.collection for name in notes.documents):
         source = ws.sources.find_writable(collection)
         if source is None:
             raise collections.source_read_only(collection)
         ids = [name.doc_id for name in notes.documents if name.collection == collection]
         written = note_writes.remove_notes(ws, source, ids)
-        paths, kept, pending = [*paths, *written.paths], [*kept, *written.kept], pending or written.pending
+        paths += written.paths
+        kept += written.kept
+        pending = pending or written.pending
     report = NamedRemoval(notes.documents, (), unsaved, "")
     return WriteResult(report, None, pending, notes=NotesWritten(tuple(paths), tuple(kept), pending))
 
@@ -181,11 +187,11 @@ def find_unsaved(
         return Difference((), ())
     difference = ws.engine.diff_headers(branch.head, at)
     unsaved = [document for document in difference.documents if document.after and is_selected(document.key)]
-    homes = {document.key[0] for document in unsaved}
+    needed = {document.key[0] for document in unsaved}
     rows = (
         collection
         for collection in difference.collections
-        if collection.after and (collection.key in collections or collection.key in homes)
+        if collection.after and (collection.key in collections or collection.key in needed)
     )
     return Difference(tuple(rows), with_texts(ws, at, unsaved))
 

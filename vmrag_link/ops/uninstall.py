@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
+from msgspec.structs import asdict
+
 from vmrag_link import agreements, config, env, hints, locks, settings_docs
 from vmrag_link.engines.own_branches import ASIDE_PREFIX, is_memory_branch, is_reserved, read_root
 from vmrag_link.errors import (
@@ -128,11 +130,11 @@ def plan_removal(places: Places) -> RemovalPlan:
     files += [places.config.name] if _settings_are_saved(places) else []
     files += [places.pin.name] if places.pin.is_file() else []
     return RemovalPlan(
-        tuple(files),
-        own_keys.list_own_keys(places),
-        tuple(refs.list_refs(places, RESERVED_REFS)),
-        tuple(map(str, _list_folders(places))),
-        agreements.has_agreement(places),
+        files=tuple(files),
+        settings=own_keys.list_own_keys(places),
+        refs=tuple(refs.list_refs(places, RESERVED_REFS)),
+        folders=tuple(map(str, _list_folders(places))),
+        agreed=agreements.has_agreement(places),
     )
 
 
@@ -161,7 +163,7 @@ def require_saved(ws: Workspace, *, discard: bool) -> Losses | None:
         raise KnowledgeNotPushed(
             f"nothing was removed, because only this machine has {'; '.join(_list_losses(losses))}.",
             hint=hints.join_alternatives(_form_save_hint(ws, losses), DISCARD),
-            **{key: value for key in Losses.__struct_fields__ if (value := getattr(losses, key))},
+            **{key: value for key, value in asdict(losses).items() if value},
         )
     return losses
 
@@ -253,9 +255,6 @@ def _list_user_files(places: Places) -> Iterator[str]:
         yield from sorted(path.relative_to(places.top).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-# -- losses
-
-
 def _find_losses(ws: Workspace) -> Losses:
     local = ws.local.exists and ws.local.engine.count_documents(local_store.AT) > 0
     if ws.engine.shared:  # the server keeps everything
@@ -321,16 +320,11 @@ def _form_save_hint(ws: Workspace, losses: Losses) -> str:
             return "run 'vmrag commit -m \"What changed\"' to commit the documents"
         return _SHOW_BRANCHES
     if losses.set_aside:
-        mergeable = [name for name in losses.set_aside if not is_memory_branch(name)]
-        return (
-            hints.suggest_command(f"vmrag merge {quoted(mergeable[0])}", "merge them") if mergeable else _SHOW_BRANCHES
-        )
+        mergeable = next((name for name in losses.set_aside if not is_memory_branch(name)), "")
+        return hints.suggest_command(f"vmrag merge {quoted(mergeable)}", "merge them") if mergeable else _SHOW_BRANCHES
     if losses.commits and not remotes.list_remotes(ws.places):
         return "run 'git remote add origin URL && vmrag push --all' to push them"
     return "run 'vmrag push --all' to push them" if losses.commits else MOVE_HINT
-
-
-# -- files
 
 
 def _has_attribute(path: Path) -> bool:

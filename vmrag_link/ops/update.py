@@ -1,4 +1,8 @@
-"""Change texts, metadata and embeddings of existing documents: all changes of a call or none."""
+"""Change texts, metadata and embeddings of existing documents, for Chroma's clients and the tools.
+
+A call makes all its changes or none. The documents of a source for notes are files, which are
+rewritten.
+"""
 
 from __future__ import annotations
 
@@ -53,11 +57,11 @@ def update_documents(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]
     `DocumentMissing`, `ContentRefused`, `EmbeddingError` if a text cannot be embedded,
     `UsageInvalid` for an invalid embedding, and the errors of `writing.write_rows`.
     """
-    given = [
-        change.metadata if change.metadata is None else checked_metadata(change.metadata, change.name)
-        for change in changes
+    new_metadata = [
+        None if change.metadata is None else checked_metadata(change.metadata, change.name) for change in changes
     ]
-    if source := ws.sources.find_writable(name):
+    source = ws.sources.find_writable(name)
+    if source:
         return _update_notes(ws, source, changes)
     now = clock.now()
 
@@ -70,7 +74,7 @@ def update_documents(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]
             for document in ws.engine.read_documents(at, collection=collection.name, ids=ids.values())
         }
         after = dict(before)
-        for change, metadata in zip(changes, given, strict=True):
+        for change, metadata in zip(changes, new_metadata, strict=True):
             doc_id = ids[change.name]
             after[doc_id] = _form_new_version(after[doc_id], change.text, metadata)
         vectors = {
@@ -86,10 +90,10 @@ def update_documents(ws: Workspace, name: str, changes: Sequence[DocumentUpdate]
         touched = {document.doc_id for document in new} | vectors.keys()
         ws.create_indexer().embed_documents(collection, new)
         counts = UpdateCounts(
-            collection.name,
-            [doc_id for doc_id in dict.fromkeys(ids.values()) if doc_id in touched],
-            [doc_id for doc_id in dict.fromkeys(ids.values()) if doc_id not in touched],
-            vectors,
+            collection=collection.name,
+            ids=[doc_id for doc_id in dict.fromkeys(ids.values()) if doc_id in touched],
+            unchanged=[doc_id for doc_id in dict.fromkeys(ids.values()) if doc_id not in touched],
+            vectors=vectors,
         )
         return Planned(Write(put_documents=new) if touched else None, counts)
 
@@ -142,7 +146,10 @@ def _add_vectors(draft: Draft, counts: UpdateCounts) -> None:
 
 
 def _normalize_vector(ws: Workspace, collection: Collection, document: Document, given: Sequence[float]) -> bytes:
-    """Return the embedding for the index, with unit length. Raises `UsageInvalid`."""
+    """Return an embedding as the index stores it: floats of 32 bits, with unit length.
+
+    Raises `UsageInvalid`.
+    """
     if len(given) != collection.embedding_dimensions:
         raise UsageInvalid(
             f"an embedding in {collection.name!r} must have {collection.embedding_dimensions} numbers, "
@@ -184,8 +191,8 @@ def _form_new_version(document: Document, text: str | None, metadata: str | None
 
 
 def _keep_origin(document: Document, metadata: Mapping[str, Any]) -> str:
-    """Return the metadata with the recorded origin of a library's document, which clients cannot
-    change.
+    """Return the metadata with the recorded origin of a library's document: the file or URL from
+    which it was read. Clients cannot change it.
     """
-    made_of = read_origin(document)
-    return encode_canonical_json(add_origin(metadata, made_of) if made_of else metadata)
+    origin = read_origin(document)
+    return encode_canonical_json(add_origin(metadata, origin) if origin else metadata)

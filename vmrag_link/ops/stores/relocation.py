@@ -32,26 +32,30 @@ def setup_collections(ws: Workspace) -> WriteResult[SetupReport]:
     store = stores.find_tools_store(ws)
     if store is ws:
         return _create_missing(ws, SYSTEM_COLLECTIONS)
-    private, versioned = _create_missing(store, PRIVATE_COLLECTIONS), _create_missing(ws, (CODEBASE,))
+    private = _create_missing(store, PRIVATE_COLLECTIONS)
+    versioned = _create_missing(ws, (CODEBASE,))
     report = SetupReport(
-        [*versioned.report.created, *private.report.created], [*versioned.report.existing, *private.report.existing]
+        created=[*versioned.report.created, *private.report.created],
+        existing=[*versioned.report.existing, *private.report.existing],
     )
     return versioned._replace(report=report)
 
 
 def _create_missing(store: DocumentStore, names: Sequence[str]) -> WriteResult[SetupReport]:
-    def plan_move(at: At) -> Planned[SetupReport]:
-        chunking = {CODEBASE: stores.read_chunking(store)}
-        collections = [
-            stores.find_or_define(store, at, name, chunking=chunking.get(name, stores.WHOLE_TEXT)) for name in names
-        ]
-        puts = [stores.CollectionPut(collection, new, ()) for collection, new in collections if new]
-        created = [put.collection.name for put in puts]
-        existing = [collection.name for collection, new in collections if not new]
+    def plan_creation(at: At) -> Planned[SetupReport]:
+        puts: list[CollectionPut] = []
+        existing: list[str] = []
+        for name in names:
+            chunking = stores.read_chunking(store) if name == CODEBASE else stores.WHOLE_TEXT
+            collection, is_new = stores.find_or_define(store, at, name, chunking=chunking)
+            if is_new:
+                puts.append(CollectionPut(collection, is_new, ()))
+            else:
+                existing.append(collection.name)
         write = stores.prepare_write(store, puts) if puts else None
-        return Planned(write, SetupReport(created, existing))
+        return Planned(write, SetupReport([put.collection.name for put in puts], existing))
 
-    return writing.write_rows(store, plan_move, "make the system collections")
+    return writing.write_rows(store, plan_creation, "make the system collections")
 
 
 class MoveReport(Record, frozen=True):
@@ -64,8 +68,8 @@ class MoveReport(Record, frozen=True):
     """Documents that were not moved, because the other place has different ones with their ids."""
 
 
-class _Read(NamedTuple):
-    """A collection that was read, with its documents by id."""
+class _Contents(NamedTuple):
+    """A collection with its documents by id."""
 
     collection: Collection
     documents: dict[str, Document]
@@ -88,45 +92,42 @@ def move_documents(ws: Workspace) -> WriteResult[MoveReport]:
     stored = writing.write_rows(target, lambda place: _plan_storing(target, place, read), "move system collections")
     kept = stored.report
     moved = [
-        _Read(collection, {i: row for i, row in rows.items() if i not in kept[collection.name]})
+        _Contents(collection, {doc_id: row for doc_id, row in rows.items() if doc_id not in kept[collection.name]})
         for collection, rows in read
     ]
     removed = writing.write_rows(source, lambda place: _plan_removing(source, place, moved), "move system collections")
     report = MoveReport(
-        versioned,
-        {collection.name: len(rows) for collection, rows in moved if rows},
-        {name: len(ids) for name, ids in kept.items() if ids},
+        versioned=versioned,
+        moved={collection.name: len(rows) for collection, rows in moved if rows},
+        kept={name: len(ids) for name, ids in kept.items() if ids},
     )
-    branch, pending = stored.branch or removed.branch, stored.pending or removed.pending
-    return WriteResult(report, branch, pending, versioned=versioned)
+    return WriteResult(report, stored.branch or removed.branch, stored.pending or removed.pending, versioned=versioned)
 
 
-def _read_collections(store: DocumentStore, at: At) -> list[_Read]:
+def _read_collections(store: DocumentStore, at: At) -> list[_Contents]:
     return [
-        _Read(collection, {row.doc_id: row for row in store.engine.read_documents(at, collection=collection.name)})
+        _Contents(collection, {row.doc_id: row for row in store.engine.read_documents(at, collection=collection.name)})
         for collection in list_private(store, at)
     ]
 
 
-def _plan_storing(target: DocumentStore, at: At, read: Sequence[_Read]) -> Planned[dict[str, set[str]]]:
+def _plan_storing(target: DocumentStore, at: At, read: Sequence[_Contents]) -> Planned[dict[str, set[str]]]:
     """Plan to store the documents. Report the ids, by collection, that other documents already
     have.
     """
-    puts, kept = [], {}
+    puts: list[CollectionPut] = []
+    kept: dict[str, set[str]] = {}
     for collection, rows in read:
-        target_collection, new = stores.find_or_define(target, at, collection.name)
-        present = {} if new else _read_documents(target, at, target_collection.name, rows)
-        kept[target_collection.name] = {doc_id for doc_id, row in present.items() if not _is_same(row, rows[doc_id])}
-        puts.append(
-            CollectionPut(
-                collection if new else target_collection, new, [row for i, row in rows.items() if i not in present]
-            )
-        )
+        existing, is_new = stores.find_or_define(target, at, collection.name)
+        present = {} if is_new else _read_documents(target, at, existing.name, rows)
+        kept[existing.name] = {doc_id for doc_id, row in present.items() if not _is_same(row, rows[doc_id])}
+        missing = [row for doc_id, row in rows.items() if doc_id not in present]
+        puts.append(CollectionPut(collection if is_new else existing, is_new, missing))
     has_changes = any(put.new or put.documents for put in puts)
     return Planned(stores.prepare_write(target, puts) if has_changes else None, kept)
 
 
-def _plan_removing(source: DocumentStore, at: At, moved: Sequence[_Read]) -> Planned[None]:
+def _plan_removing(source: DocumentStore, at: At, moved: Sequence[_Contents]) -> Planned[None]:
     """Plan to remove the moved documents.
 
     A document that changed since it was read stays. A collection is removed with its last document.

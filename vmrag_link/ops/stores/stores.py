@@ -192,8 +192,11 @@ def find_common_store(ws: Workspace, names: Sequence[str]) -> DocumentStore:
     Raises `UsageInvalid` if they are in different stores.
     """
     stores = {name: find_store(ws, name) for name in names}
-    if len(local_names := [name for name, store in stores.items() if store is not ws]) in (0, len(stores)):
-        return ws.local if local_names else ws
+    local_names = [name for name, store in stores.items() if store is not ws]
+    if not local_names:
+        return ws
+    if len(local_names) == len(stores):
+        return ws.local
     raise UsageInvalid(
         f"{enumerated(local_names)} exist only on this machine, so you cannot name them together with versioned collections.",
         hint="name them in a separate command",
@@ -209,8 +212,10 @@ def require_stored(ws: Workspace, name: str, ids: Sequence[str] = ()) -> None:
     from vmrag_link.index.metadata import parse_chunk_id
 
     if is_made_of_files(ws, name):
-        documents = [parsed[0] if (parsed := parse_chunk_id(identifier)) else identifier for identifier in ids]
-        paths = (path for pair in zip(ids, documents, strict=True) for path in pair)
+        paths: list[str] = []
+        for identifier in ids:
+            chunk = parse_chunk_id(identifier)
+            paths += [identifier, chunk[0] if chunk else identifier]
         raise source_read_only(name, next((path for path in paths if _is_file(ws, path)), ""))
 
 
