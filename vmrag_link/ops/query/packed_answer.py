@@ -8,7 +8,7 @@ of the document as it is now. `answers.packing` cuts the text; this module reads
 from __future__ import annotations
 
 from collections.abc import Collection as Several
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, Self
 
 from msgspec import UNSET, UnsetType
@@ -92,9 +92,9 @@ def packed_answer(
 
     def pack_answer(searcher: Searcher, view: View) -> PackedReport:
         report = answer_from_index(ws, searcher, view, query)
-        packer = HitPacker(ws, searcher, view, committed=at is not None)
         hits, chosen = request.select_hits(report.results, query.mode, weak=report.weak is True)
-        packed = packer.pack_hits(hits, chosen)
+        packer = HitPacker(ws, searcher, view, hits, committed=at is not None)
+        packed = packer.pack_hits(chosen)
         keys = {(passage.collection, passage.doc_id) for passage in packed.passages}
         copies = packer.find_copies(keys) if at is None and report.kb.in_sync else ()
         return PackedReport(
@@ -116,46 +116,57 @@ def packed_answer(
 
 
 class HitPacker:
-    """Packs the hits of one view, which is an open index.
+    """The hits of an answer, sorted by rank, with their documents. It packs them.
 
-    `committed`: the files are those of a commit, not of the work tree.
+    `view`: the open index. `committed`: the files are those of a commit, not of the work tree.
     """
 
-    def __init__(self, ws: ReadableStore, searcher: Searcher, view: View, *, committed: bool = False) -> None:
+    def __init__(
+        self, ws: ReadableStore, searcher: Searcher, view: View, hits: Sequence[Hit], *, committed: bool = False
+    ) -> None:
         self._ws = ws
-        self._searcher = searcher
         self._view = view
+        self._hits = hits
         self._committed = committed
-        self._documents: list[tuple[Collection, Document]] = []
-        self._names: Mapping[tuple[str, str], str] = {}
         self._revision = find_view_origin(ws, view).kb.commit or None
+        self._names = names_of_hits(searcher, hits)
+        self._documents: list[tuple[Collection, Document]] = []
+        try:
+            self._documents += read_documents(ws, searcher, view, hits)
+        except EngineError as error:  # the index answers without the knowledge base
+            ws.progress.note(f"cannot find the places of the results: {error.message}")
+        files = committed_files(ws, view, self._documents) if committed else {}
+        self._places = {
+            document.key: PassagePlaces(ws, collection, document, files.get(document.key))
+            for collection, document in self._documents
+        }
 
-    def pack_hits(self, hits: Sequence[Hit], request: PackRequest) -> Packed:
-        """Pack hits, which are sorted by rank."""
-        packable, documents = self._prepare_hits(hits, request.neighbours)
+    def pack_hits(self, request: PackRequest) -> Packed:
+        """Return the best hits as passages within the budget."""
+        packable, documents = self._prepare_hits(request.neighbours)
         packed = pack_hits(packable, documents, request.budget)
-        passages = [replace(passage, also_in=hits[passage.rank - 1].also_in) for passage in packed.passages]
+        passages = [replace(passage, also_in=self._hits[passage.rank - 1].also_in) for passage in packed.passages]
         return replace(packed, passages=tuple(self._mark_outdated(passages)))
 
-    def pack_alone(self, hits: Sequence[Hit]) -> tuple[PackedPassage, ...]:
+    def pack_alone(self) -> tuple[PackedPassage, ...]:
         """Return a passage for each hit, in the same order: its whole lines, and nothing else."""
-        packable, documents = self._prepare_hits(hits, 0)
+        packable, documents = self._prepare_hits(neighbours=0)
         alone = (replace(hit, spans=hit.spans[-1:]) for hit in packable)
-        placed = [pack_hits([hit], documents, MOST_BUDGET).passages[0] for hit in alone]
-        passages = [replace(passage, also_in=hit.also_in) for passage, hit in zip(placed, hits, strict=True)]
+        passages = [pack_hits([hit], documents, MOST_BUDGET).passages[0] for hit in alone]
+        passages = [replace(passage, also_in=hit.also_in) for passage, hit in zip(passages, self._hits, strict=True)]
         return tuple(self._mark_outdated(passages))
 
-    def _prepare_hits(
-        self, hits: Sequence[Hit], neighbours: int
-    ) -> tuple[list[PackableHit], dict[Hashable, PackableDocument]]:
+    def find_copies(self, keys: Several[tuple[str, str]]) -> tuple[StoredCopy, ...]:
+        """Return the copies of tracked files among these documents."""
+        return find_copies(self._ws, [row for row in self._documents if row[1].key in keys])
+
+    def _prepare_hits(self, neighbours: int) -> tuple[list[PackableHit], dict[Hashable, PackableDocument]]:
         """Return the hits and documents for `packing.pack_hits`."""
-        places = self._find_places(hits)
-        self._names = names_of_hits(self._searcher, hits)
         packable: list[PackableHit] = []
         documents: dict[Hashable, PackableDocument] = {}
-        for rank, hit in enumerate(hits, start=1):
+        for rank, hit in enumerate(self._hits, start=1):
             key: Hashable = (hit.collection, hit.doc_id)
-            place = places.get((hit.collection, hit.doc_id))
+            place = self._places.get((hit.collection, hit.doc_id))
             start = place.find_start(hit) if place else None
             if place is None or start is None:  # the document has changed, so only the text of the hit is known
                 key = (hit.collection, hit.doc_id, hit.chunk)
@@ -176,21 +187,6 @@ class HitPacker:
         outdated = mark_notes(self._ws, [row for row in self._documents if row[1].key in keys], commit)
         for passage in passages:
             yield replace(passage, outdated=outdated.get((passage.collection, passage.doc_id), ""))
-
-    def find_copies(self, keys: Several[tuple[str, str]]) -> tuple[StoredCopy, ...]:
-        """Return the copies of tracked files among these documents, which were packed before."""
-        return find_copies(self._ws, [row for row in self._documents if row[1].key in keys])
-
-    def _find_places(self, hits: Sequence[Hit]) -> dict[tuple[str, str], PassagePlaces]:
-        try:
-            self._documents = list(read_documents(self._ws, self._searcher, self._view, hits))
-        except EngineError as error:  # the index answers without the knowledge base
-            self._ws.progress.note(f"cannot find the places of the results: {error.message}")
-        files = committed_files(self._ws, self._view, self._documents) if self._committed else {}
-        return {
-            document.key: PassagePlaces(self._ws, collection, document, files.get(document.key))
-            for collection, document in self._documents
-        }
 
     def _form_document(self, hit: Hit, text: str, place: PassagePlaces | None) -> PackableDocument:
         """Return a packable document. `place`: None if only the text of the hit is known."""

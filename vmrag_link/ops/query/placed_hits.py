@@ -50,13 +50,13 @@ def place_hits(
     `query.answer_query`.
     """
     report = answer_from_index(ws, searcher, view, query)
-    packer = HitPacker(ws, searcher, view, committed=committed)
+    packer = HitPacker(ws, searcher, view, report.results, committed=committed)
     if budget is None:
-        passages = packer.pack_alone(report.results)
+        passages = packer.pack_alone()
         pairs = list(zip(passages, report.results, strict=True))
         left_out = 0
     else:
-        packed = packer.pack_hits(report.results, PackRequest(budget))
+        packed = packer.pack_hits(PackRequest(budget))
         hits_by_rank = {hit.rank: hit for hit in report.results}
         pairs = [(passage, hits_by_rank[passage.rank]) for passage in packed.passages]
         left_out = packed.left_out

@@ -105,7 +105,7 @@ def find_similar(ws: ReadableStore, name: str | None, texts: Sequence[str], requ
         places: list[list[PassagePlace | None]] = []
         if request.pack:
             hits, chosen = request.pack.select_hits(_take_turns(matches), mode, weak=all(weak))
-            packed = HitPacker(ws, searcher, view).pack_hits(hits, chosen)
+            packed = HitPacker(ws, searcher, view, hits).pack_hits(chosen)
         else:
             places = [file_places(ws, searcher, view, *pair) for pair in zip(texts, matches, strict=True)]
         return SimilarReport(

@@ -7,7 +7,6 @@ and contain no sentences.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from itertools import takewhile
 from typing import Annotated, Literal
@@ -147,18 +146,18 @@ class CommentData(Record, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         """Raise `ValueError` for impossible numbers, because the data may be untrusted."""
         documents = self.documents_changed
-        listed = tuple(map(len, (self.answers, self.documents, self.missing, self.added, self.removed, self.notes)))
-        numbers = (
-            self.total_answers,
-            documents.total,
-            self.things_missing,
-            self.questions_added,
-            self.questions_removed,
-            self.notes_citing,
+        listed_and_counted = (
+            (len(self.answers), self.total_answers),
+            (len(self.documents), documents.total),
+            (len(self.missing), self.things_missing),
+            (len(self.added), self.questions_added),
+            (len(self.removed), self.questions_removed),
+            (len(self.notes), self.notes_citing),
+            (self.total_answers, self.questions or 0),
         )
         if min(documents.added, documents.changed, documents.moved, documents.removed) < 0:
             raise ValueError("a number below zero")
-        if any(map(operator.gt, (*listed, self.total_answers), (*numbers, self.questions or 0))):
+        if any(listed > counted for listed, counted in listed_and_counted):
             raise ValueError("more is listed than counted")
 
 
