@@ -26,11 +26,12 @@ from vmrag_link.models import (
     Record,
     encode_canonical_json,
 )
-from vmrag_link.ops import collection_metadata, rm
+from vmrag_link.ops import collection_metadata
 from vmrag_link.sync.adding import check_model
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents import collections, writing
 from vmrag_link.workspace.documents.collections import find_collection, find_exact, make_collection, require_plain
+from vmrag_link.workspace.documents.unsaved import find_unsaved, keep_unsaved
 from vmrag_link.workspace.documents.writing import Planned, WriteResult
 
 
@@ -145,11 +146,11 @@ def delete_collection(ws: Workspace, name: str, *, confirmed: bool) -> WriteResu
     def plan_deletion(at: At) -> Planned[DeletedCollection]:
         collection = find_collection(ws, at, name)
         count = ws.engine.count_documents(at, collection=collection.name)
-        unsaved = rm.find_unsaved(ws, at, lambda key: key[0] == collection.name)
+        unsaved = find_unsaved(ws, at, lambda key: key[0] == collection.name)
         changed = len(unsaved.documents)
         if not confirmed:
             raise _confirmation_missing(collection.name, count, changed)
-        kept_revision = rm.keep_unsaved(ws, at, unsaved, before=f"collection {collection.name} was deleted")
+        kept_revision = keep_unsaved(ws, at, unsaved, before=f"collection {collection.name} was deleted")
         return Planned(
             Write(remove_collections=[collection.name]),
             DeletedCollection(collection.name, count, changed, kept_revision),

@@ -6,23 +6,21 @@ tree, are deleted, and git or `vmrag restore --undo` restores them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from vmrag_link import clock, hints
+from vmrag_link import hints
 from vmrag_link.engines.base import Write
-from vmrag_link.engines.records import read_documents_by_key
 from vmrag_link.errors import ConfirmationMissing, NothingSelected, enumerated, plural, quoted
-from vmrag_link.merging.replay import AUTHOR
-from vmrag_link.merging.threeway import convert_to_rows
-from vmrag_link.models import At, Difference, DocumentChange, HeaderChange, Record, WorkingSet
+from vmrag_link.models import At, Record
 from vmrag_link.settings import SourceSettings
 from vmrag_link.workspace import Workspace, source_tree
 from vmrag_link.workspace.documents import collections, leaving_out, note_names, note_writes, writing
 from vmrag_link.workspace.documents.document_selection import Selection, select_documents
 from vmrag_link.workspace.documents.note_files import NotesWritten
+from vmrag_link.workspace.documents.unsaved import find_unsaved, keep_unsaved
 from vmrag_link.workspace.documents.writing import Planned, WriteResult
 from vmrag_link.workspace.history import document_names
 from vmrag_link.workspace.history.document_names import DocumentName, NamedSelection, command_of
@@ -171,51 +169,4 @@ def _confirmation_missing(
         documents=len(selected.documents),
         collections=list(selected.collections),
         uncommitted_count=never_committed,
-    )
-
-
-def find_unsaved(
-    ws: DocumentStore, at: At, is_selected: Callable[[tuple[str, str]], bool], collections: Container[str] = ()
-) -> Difference:
-    """Return the changes of the selected documents and collections' settings that no revision has.
-
-    Removed documents are left out, because a revision has them. Documents without versions are left
-    out, because removing them is meant to be final.
-    """
-    branch = ws.engine.find_branch(at.branch) if isinstance(ws, Workspace) and isinstance(at, WorkingSet) else None
-    if branch is None or not branch.dirty:
-        return Difference((), ())
-    difference = ws.engine.diff_headers(branch.head, at)
-    unsaved = [document for document in difference.documents if document.after and is_selected(document.key)]
-    needed = {document.key[0] for document in unsaved}
-    rows = (
-        collection
-        for collection in difference.collections
-        if collection.after and (collection.key in collections or collection.key in needed)
-    )
-    return Difference(tuple(rows), with_texts(ws, at, unsaved))
-
-
-def with_texts(ws: DocumentStore, at: At, changes: Sequence[HeaderChange]) -> tuple[DocumentChange, ...]:
-    """Return the changes with the texts at a place."""
-    rows = read_documents_by_key(ws.engine, at, [change.key for change in changes if change.after])
-    # If another process removed a document in between, `writing.write_rows` plans again.
-    return tuple(
-        DocumentChange(change.kind, change.before, rows.get(change.key))
-        for change in changes
-        if change.after is None or change.key in rows
-    )
-
-
-def keep_unsaved(ws: DocumentStore, at: At, unsaved: Difference, *, before: str) -> str:
-    """Commit these changes to no branch. Return the revision, or an empty text for no changes.
-
-    `before`: the end of the commit's message.
-    """
-    branch = ws.engine.find_branch(at.branch) if isinstance(at, WorkingSet) else None
-    if branch is None or unsaved.is_empty:
-        return ""
-    message = f"Uncommitted documents of {branch.name}, before {before}"
-    return ws.engine.commit_onto(
-        branch.head, [convert_to_rows(unsaved)], message=message, author=AUTHOR, date=clock.now()
     )

@@ -14,9 +14,9 @@ from vmrag_link.errors import ConfirmationMissing, RowsInvalid, plural, quoted
 from vmrag_link.git import identity, plumbing
 from vmrag_link.merging.threeway import convert_to_rows
 from vmrag_link.models import At, ChangeKind, Difference, DocumentTable, KbBranch, Record, WorkingSet
-from vmrag_link.ops import rm
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents import leaving_out, writing
+from vmrag_link.workspace.documents.unsaved import find_unsaved, keep_unsaved, with_texts
 from vmrag_link.workspace.documents.writing import Planned, WriteResult
 from vmrag_link.workspace.history import document_names, revparse
 from vmrag_link.workspace.history.document_names import EVERYTHING, DocumentName, command_of
@@ -84,10 +84,10 @@ def restore(
             difference = ws.engine.diff(at, revision) if everything else _diff_named(ws, at, revision, names, within)
             documents = {document.key for document in difference.documents}
             collections = {collection.key for collection in difference.collections}
-            unsaved = rm.find_unsaved(ws, at, documents.__contains__, collections)
+            unsaved = find_unsaved(ws, at, documents.__contains__, collections)
             if everything and not unsaved.is_empty and not confirmed:
                 raise _confirmation_error(unsaved, command_of("restore", names, source=source))
-            kept = rm.keep_unsaved(ws, at, unsaved, before="they were restored")
+            kept = keep_unsaved(ws, at, unsaved, before="they were restored")
             rows = None if difference.is_empty else convert_to_rows(difference)
             return Planned(rows, _build_report(revision, difference, unsaved, kept))
 
@@ -121,7 +121,7 @@ def _diff_named(ws: Workspace, at: At, revision: str, names: Sequence[str], with
         for collection in difference.collections
         if collection.key in selection.collections or (not collection.before and collection.key in needed)
     )
-    return Difference(collections, rm.with_texts(ws, revision, documents))
+    return Difference(collections, with_texts(ws, revision, documents))
 
 
 def _discard_equal_rows(ws: Workspace) -> None:

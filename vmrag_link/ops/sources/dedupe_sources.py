@@ -16,7 +16,6 @@ from vmrag_link.file_access import read_regular, require_folders, write_atomical
 from vmrag_link.git import versions
 from vmrag_link.golden import file, rewrite
 from vmrag_link.models import WITHOUT_FILES, At, Record
-from vmrag_link.ops import rm
 from vmrag_link.ops.commit import commit as committing
 from vmrag_link.ops.commit.commit import CommitReport
 from vmrag_link.paths import CONFIG_NAME, QUERIES_NAME
@@ -25,6 +24,7 @@ from vmrag_link.workspace import Workspace, twins
 from vmrag_link.workspace.documents import copies, writing
 from vmrag_link.workspace.documents.copies import StoredCopy
 from vmrag_link.workspace.documents.leaving_out import DerivedFiles
+from vmrag_link.workspace.documents.unsaved import find_unsaved, keep_unsaved
 from vmrag_link.workspace.documents.writing import Planned
 from vmrag_link.workspace.history.document_names import DocumentName
 from vmrag_link.workspace.merge import merge_state
@@ -78,8 +78,8 @@ def dedupe_sources(ws: Workspace, *, dry_run: bool = False) -> Deduplication:
         if dry_run:
             return Planned(None, report)
         keys = {name.key for name in report.documents}
-        unsaved_difference = rm.find_unsaved(ws, at, keys.__contains__, report.collections)
-        kept = rm.keep_unsaved(ws, at, unsaved_difference, before="their files took their place")
+        unsaved_difference = find_unsaved(ws, at, keys.__contains__, report.collections)
+        kept = keep_unsaved(ws, at, unsaved_difference, before="their files took their place")
         rows = Write(
             remove_collections=report.collections,
             remove_documents=[key for key in sorted(keys) if key[0] not in report.collections],

@@ -22,7 +22,7 @@ from vmrag_link.errors import (
 from vmrag_link.git import plumbing
 from vmrag_link.models import LONGEST_TEXT, ChangeCounts
 from vmrag_link.ops import show
-from vmrag_link.ops.rm import find_unsaved, keep_unsaved, remove_named
+from vmrag_link.ops.rm import remove_named
 from vmrag_link.ops.status.changes import SourcesStatus, list_uncommitted, read_sources_status
 from vmrag_link.ops.status.status import is_pinned
 from vmrag_link.ops.stores import stores
@@ -39,6 +39,7 @@ from vmrag_link.workspace.documents.note_files import NoteFolder, NotesWritten
 from vmrag_link.workspace.documents.note_names import find_note_id
 from vmrag_link.workspace.documents.note_writes import NoteDraft, add_note, quoted_text, remove_notes
 from vmrag_link.workspace.documents.put import PutRequest, put_documents
+from vmrag_link.workspace.documents.unsaved import find_unsaved, keep_unsaved
 from vmrag_link.workspace.documents.writing import WriteResult
 from vmrag_link.workspace.follow.provenance import find_origin
 from vmrag_link.workspace.history import document_names
