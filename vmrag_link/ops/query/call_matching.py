@@ -82,7 +82,7 @@ class CallMatcher:
         )
 
     def _may_call_on(self, site: CallSite, file: CodeFile, definition: Definition) -> bool:
-        """Decide for a call with receivers: `store.load()`, `self.store.load()`."""
+        """Decide for a call with receivers, such as `self` or a variable before the name."""
         root = site.receivers[0]
         receiver = site.receivers[-1]
         if root in _SELF and len(site.receivers) == 1:
