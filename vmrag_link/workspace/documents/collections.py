@@ -1,4 +1,9 @@
-"""Find the collection or table that a name means, check names, and create collections."""
+"""Find the collection or table that a name means, check names, and create collections.
+
+A table has the documents of one kind of collection. Most collections are in the table `documents`.
+Toolsets have their own, for example for issues. A source is a collection of files, which is not
+stored, so commands that change documents refuse its name.
+"""
 
 from __future__ import annotations
 
@@ -58,13 +63,15 @@ def table_of(kind: str) -> str:
 
 
 def collection_name(table: str, identifier: str) -> str:
-    """Return the collection of a project, a tool or a collection's name in a table.
+    """Return the collection with the documents of an identifier in a table. Raises `TableMissing`.
 
-    Raises `TableMissing`.
+    In `documents`, the identifier is the collection. In other tables it is a project or a tool.
     """
     require_table(table)
-    kind = next((kind for kind, name in TABLE_OF_KIND.items() if name == table), "")
-    return logical.collection_name(kind, identifier) if kind else identifier
+    for kind, name in TABLE_OF_KIND.items():
+        if name == table:
+            return logical.collection_name(kind, identifier)
+    return identifier
 
 
 def require_table(table: str) -> DocumentTable:
@@ -79,9 +86,9 @@ def require_table(table: str) -> DocumentTable:
 def find_collection(ws: ReadableStore, at: At, name: str) -> Collection:
     """Return the collection that a name means on the checked-out branch.
 
-    Some clients append `_BRANCH` to the name. The suffix is removed if it names the checked-out
-    branch, and if no collection has the whole name. Raises `CollectionMissing`, and
-    `SourceReadOnly` for a source.
+    Some clients append `_BRANCH` to the name. If no collection has the whole name, the suffix of
+    the checked-out branch is removed. Raises `CollectionMissing`, and `SourceReadOnly` for a
+    source.
     """
     from vmrag_link.workspace.pins import kb_branches
 
@@ -98,17 +105,18 @@ def find_collection(ws: ReadableStore, at: At, name: str) -> Collection:
         raise source_read_only(name)
     branch = ws.read_trigger().branch
     rows = kb_branches.list_branches(ws).branches
-    current = [branch, *(row.name for row in rows if row.current)]
-    for bare in _strip_branches(name, current):
-        if bare in collections_by_name:
-            return collections_by_name[bare]
+    current_names = [branch, *(row.name for row in rows if row.current)]
+    for bare_name in _strip_branches(name, current_names):
+        if bare_name in collections_by_name:
+            return collections_by_name[bare_name]
     raise _missing_collection(ws, name, list(collections_by_name), branch, [row for row in rows if not row.current])
 
 
 def _find_among_files(ws: SourceStore, name: str, collections_by_name: Mapping[str, Collection]) -> Collection:
-    for bare in list_possible_names(ws, name):
-        if bare in collections_by_name:
-            return collections_by_name[bare]
+    """Return the collection of files that a name means. Raises `CollectionMissing`."""
+    for possible_name in list_possible_names(ws, name):
+        if possible_name in collections_by_name:
+            return collections_by_name[possible_name]
     if reason := ws.opened.unavailable.get(name):
         raise unreadable_source(name, reason, list(collections_by_name))
     raise no_collection(name, list(collections_by_name))
@@ -130,19 +138,20 @@ def unreadable_source(name: str, reason: str, readable: Sequence[str]) -> Collec
 
 
 def list_possible_names(ws: ReadableStore, name: str) -> list[str]:
-    """Return the name that a client gave, and the same name without the suffix of the
-    git branch.
-    """
+    """Return the name that a client gave, and this name without the suffix of the git branch."""
     return [name, *_strip_branches(name, [read_trigger(ws.places).branch])]
 
 
 def source_read_only(collection: str, path: str = "") -> SourceReadOnly:
-    subject = f"{collection}/{path}" if path else f"the collection {collection!r}"
+    """Return the error for changing a source, or one of its files, as if it were stored."""
+    subject = f"the collection {collection!r}"
+    hint = hints.suggest_command(f"vmrag list --collection {quoted(collection)}", "list the files to edit")
+    if path:
+        subject = f"{collection}/{path}"
+        hint = f"edit the file {path}"
     return SourceReadOnly(
         f"{subject} is not stored, because it comes from files of this repository (`sources` in .vmrag.yaml).",
-        hint=f"edit the file {path}"
-        if path
-        else hints.suggest_command(f"vmrag list --collection {quoted(collection)}", "list the files to edit"),
+        hint=hint,
         collection_name=collection,
         path=path,
     )
@@ -154,10 +163,7 @@ def find_exact(ws: ReadableStore, at: At, name: str) -> Collection | None:
 
 
 def make_placeholder(ws: Workspace, name: str) -> Collection:
-    """Return a collection that is not stored yet, in which documents are looked up.
-
-    Raises `SourceReadOnly` for the name of a source.
-    """
+    """Return an empty collection that is not stored yet. Raises `SourceReadOnly` for a source."""
     if any(source.collection == name for source in ws.sources.configured):
         raise source_read_only(name)
     return Collection(name, import_base=ROOT)
@@ -166,10 +172,14 @@ def make_placeholder(ws: Workspace, name: str) -> Collection:
 def _missing_collection(
     ws: Workspace, name: str, stored: list[str], branch: str | None, others: list[kb_branches.BranchRow]
 ) -> CollectionMissing:
+    """Return the error for a missing collection. It has the branch if another branch has it.
+
+    `stored`: the collections on this branch. `others`: the KB branches of other code branches.
+    """
     for row in others:
         code = row.code_branch or row.name
         names = {collection.name for collection in ws.engine.list_collections(row.revision)}
-        if any(bare in names for bare in _strip_branches(name, [code, row.name])):
+        if not names.isdisjoint(_strip_branches(name, [code, row.name])):
             return CollectionMissing(
                 f"{name!r} belongs to branch {code!r}, but {branch or 'no branch'!r} is checked out.",
                 hint=f"run 'git switch {quoted(code)}' to check it out",

@@ -1,7 +1,9 @@
-"""Decide which files of a folder an import leaves out.
+"""Decide which files an import leaves out.
 
-It leaves out files that git ignores, excluded and generated files, and files that are already
-documents of sources.
+An import calls `ImportFilter` for the files and folders that the user named, and for the contents
+of these folders. It leaves out files that git ignores, excluded and generated files, and files that
+are documents of sources already (`DerivedFiles`). `explain_source_files` gives commands that change
+stored documents a better error for such a file.
 """
 
 from __future__ import annotations
@@ -41,22 +43,24 @@ GENERATED = "is generated"
 REASONS = (IGNORED, EXCLUDED, GENERATED)
 
 LOCK_FILES = ("package-lock.json", "npm-shrinkwrap.json", "packages.lock.json")
-"""Generated files that are usually tracked, in formats that an import reads: of npm and NuGet."""
-
+"""Generated files of npm and NuGet, which are usually tracked."""
 
 FindDerived = Callable[[Sequence[Path]], Mapping[Path, str]]
-"""Returns the reasons for the files that are already documents without being stored."""
-_CACHE = "derived"
+"""Return a reason for each file that is a document of a source."""
+
+_CACHE_NAME = "derived"
 """Name of the cache for this listing. It has more sources than the cache of `workspace.sources`."""
 
 
 class ImportFilter:
-    """Decides what one import leaves out. Patterns are relative to `origin`.
+    """Decide which files one import leaves out.
 
-    Files and folders that the user names are imported, even if git ignores them or they are
-    generated (`named_ignored`), unless `exclude` names them. An ignored folder is imported whole,
-    because git has no rules below it. Files that are documents already are always left out. Raises
-    `UsageInvalid` for an invalid pattern.
+    `origin`: the folder to which patterns in `selection` are relative. `derived`: finds files that
+    are documents of sources; they are always left out.
+
+    Files and folders that the user named are imported even if git ignores them or they are
+    generated, unless a pattern excludes them. An ignored folder is imported whole, because git has
+    no rules below it. Raises `UsageInvalid` for an invalid pattern.
     """
 
     def __init__(
@@ -70,7 +74,9 @@ class ImportFilter:
         self._origin = origin
         self._repositories = Repositories(places)
         self._unchecked: list[Path] = []
+        """Named paths for which git was not called yet."""
         self._named_ignored: set[Path] = set()
+        """Named paths that git ignores."""
 
     @property
     def named_ignored(self) -> set[Path]:
@@ -79,19 +85,25 @@ class ImportFilter:
         return self._named_ignored
 
     def __call__(self, folders: Sequence[Path], files: Sequence[Path], named: bool) -> Mapping[Path, str]:
-        """Return the reasons for the paths that are left out. Raises `GitFailed`."""
+        """Return the paths to leave out, each with a reason. Raises `GitFailed`.
+
+        `named`: True if the user named these paths.
+        """
         reasons = dict.fromkeys(self._match_patterns(folders, files), EXCLUDED)
         if self._derived:
             reasons |= self._derived([file for file in files if file not in reasons])
-        rest = [folder for folder in (*folders, *files) if folder not in reasons]
+        remaining = [path for path in (*folders, *files) if path not in reasons]
         if named:
-            self._unchecked += [] if self._selection.include_ignored else rest
+            if not self._selection.include_ignored:
+                self._unchecked += remaining
             return reasons
-        reasons |= dict.fromkeys(self._find_ignored(rest), IGNORED)
+        reasons |= dict.fromkeys(self._find_ignored(remaining), IGNORED)
         if not self._selection.include_generated:
-            rest = [file for file in files if file not in reasons]
-            marked = self._repositories.read_generated(rest)
-            reasons |= {file: GENERATED for file in rest if marked.get(file, file.name in LOCK_FILES)}
+            remaining_files = [file for file in files if file not in reasons]
+            is_generated = self._repositories.read_generated(remaining_files)
+            for file in remaining_files:
+                if is_generated.get(file, file.name in LOCK_FILES):
+                    reasons[file] = GENERATED
         return reasons
 
     def _match_patterns(self, folders: Sequence[Path], files: Sequence[Path]) -> Iterator[Path]:
@@ -105,9 +117,9 @@ class ImportFilter:
                     yield path
 
     def _find_ignored(self, paths: Sequence[Path]) -> list[Path]:
-        """Return the paths that git ignores, except named paths and their contents.
+        """Return those of the paths that git ignores, except the contents of named folders.
 
-        One request to git covers named paths and their contents.
+        The same call of git also checks the named paths (`_unchecked`).
         """
         if self._selection.include_ignored:
             return []
@@ -123,6 +135,7 @@ class ImportFilter:
 
 
 def _parse_patterns(lines: Sequence[str]) -> GitIgnoreSpec:
+    """Return patterns as in a `.gitignore`. Raises `UsageInvalid`."""
     from pathspec import GitIgnoreSpec
 
     try:
@@ -135,9 +148,9 @@ def _parse_patterns(lines: Sequence[str]) -> GitIgnoreSpec:
 
 
 class DerivedFiles:
-    """Finds the files of the work tree that are documents of sources, as of the first call.
+    """Files of the work tree that are documents of sources. They are listed once, on first use.
 
-    It includes sources that a stored collection of the same name hides. Nothing is indexed. The
+    Sources that a stored collection of the same name hides are included. Nothing is indexed. The
     methods raise `GitFailed`, `LimitExceeded` and `ConfigInvalid`.
     """
 
@@ -159,15 +172,19 @@ class DerivedFiles:
     def _listing(self) -> SourceListing:
         from vmrag_link.sources import work_tree
 
-        config, places = self._ws.config, self._ws.places
-        max_bytes, untracked = config.sources_max_bytes, config.searches_untracked
-        cache = places.source_state / _CACHE
+        config = self._ws.config
         list_files = work_tree.list_in_work_tree
         if config.sources_submodules:
             from vmrag_link.sources import submodule_files
 
             list_files = submodule_files.list_in_work_tree
-        return list_files(places, self.sources, max_bytes=max_bytes, untracked=untracked, cache=cache)
+        return list_files(
+            self._ws.places,
+            self.sources,
+            max_bytes=config.sources_max_bytes,
+            untracked=config.searches_untracked,
+            cache=self._ws.places.source_state / _CACHE_NAME,
+        )
 
     @property
     def paths(self) -> set[str]:
@@ -198,25 +215,26 @@ class DerivedFiles:
 def explain_source_files(
     ws: DocumentStore, names: Iterable[str], within: str | None, hint: Callable[[str], str]
 ) -> Iterator[None]:
-    """Raise `SourceReadOnly` if the block does not find a name because it means a file of a source.
+    """If the block does not find a document, raise `SourceReadOnly` for a name of a source's file.
 
-    This is for commands that change stored documents. `hint`: returns what to type instead for a
-    file; empty if the file does not exist.
+    This is for commands that change stored documents. `names`, `within`: as for
+    `document_names.select_named`. `hint`: returns the hint for a file, or "" if it does not exist.
     """
     try:
         yield
     except (CollectionMissing, DocumentMissing, NotInitialized, PinMissing) as error:
         sources = ws.sources.configured if isinstance(ws, Workspace) else ()
-        meanings = (meaning for name in names for meaning in _possible_meanings(sources, name, within))
-        meaning = next(((name, path) for name, path in meanings if not path or hint(path)), None)
-        if meaning is None:
-            if missing := _missing_in_source(sources, names, error):
-                raise missing from None
-            raise
-        refusal = source_read_only(*meaning)
-        if path := meaning[1]:
-            refusal.hint = hint(path)
-        raise refusal from None
+        for name in names:
+            for collection, path in _possible_meanings(sources, name, within):
+                if not path:
+                    raise source_read_only(collection) from None
+                if path_hint := hint(path):
+                    refusal = source_read_only(collection, path)
+                    refusal.hint = path_hint
+                    raise refusal from None
+        if missing := _missing_in_source(sources, names, error):
+            raise missing from None
+        raise
 
 
 def _missing_in_source(
@@ -237,10 +255,7 @@ def _missing_in_source(
 
 
 def _possible_meanings(sources: Iterable[SourceSettings], name: str, within: str | None) -> Iterator[tuple[str, str]]:
-    """Yield the collections and paths that a name may mean.
-
-    The path is empty for a whole collection. A name is read as in `document_names.select_named`.
-    """
+    """Yield the pairs (collection, path) that a name may mean. A whole collection has the path ""."""
     from vmrag_link.sources import rules
 
     for source in sources:

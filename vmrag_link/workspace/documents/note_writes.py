@@ -1,6 +1,7 @@
-"""Add, change and delete documents of a writable source.
+"""Add, change and delete notes: documents of a writable source, which are Markdown files.
 
-These are the counterparts of `put` and `rm` for notes.
+Each function makes a plan for `note_files.change_notes`, which checks and writes the files.
+`put.put_documents` and the operation `remove` do the same for stored documents.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from vmrag_link.workspace.documents.note_files import (
 from vmrag_link.workspace.documents.writing import WriteResult
 
 WhenExists = Literal["refuse", "replace", "append"]
-SHOWN_TEXT = 1000
-"""Characters of the present text that a refusal shows."""
+MAX_TEXT_CHARACTERS = 1000
+"""Maximum length of a present text in an error."""
 
 
 def put_notes(
@@ -51,26 +52,26 @@ def put_notes(
 ) -> WriteResult[PutCounts]:
     """Write new notes, and replace or extend existing ones.
 
-    Raises `DocumentExists` for existing ids if they are refused. With `explain` the error is
-    `NoteExists`, with the present text, and a note with the same text is left alone. Raises
-    `ContentRefused` and the errors of `change_notes`.
+    If `existing` is `refuse`, raises `DocumentExists` for existing ids. With `explain`, a note with
+    the same text is not an error, and the error for another text is `NoteExists`, which has the
+    present text. Raises `ContentRefused` and the errors of `change_notes`.
     """
-    counts = {"added": 0, "modified": 0}
 
     def plan_put(folder: NoteFolder) -> list[NoteChange]:
         present = {document.doc_id: folder.find_note(document.doc_id) for document in documents}
-        taken = [note for note in present.values() if note]
-        if taken and existing == "refuse" and not explain:
-            raise refused_ids([note.doc_id for note in taken], f"are in collection {source.collection!r} already")
+        existing_notes = [note for note in present.values() if note]
+        if existing_notes and existing == "refuse" and not explain:
+            raise refused_ids(
+                [note.doc_id for note in existing_notes], f"are in collection {source.collection!r} already"
+            )
         changes = [_plan_put(folder, document, present[document.doc_id], existing) for document in documents]
         if existing == "refuse" and any(change.before not in (None, change.after) for change in changes):
-            raise _note_exists(source, taken[0])
-        counts["added"] = sum(change.before is None for change in changes)
-        counts["modified"] = sum(change.before not in (None, change.after) for change in changes)
+            raise _note_exists(source, existing_notes[0])
         return changes
 
     written = change_notes(ws, source, plan_put, allow_secret=allow_secret)
-    changes = ChangeCounts(added=counts["added"], modified=counts["modified"], removed=0)
+    added_count = sum(change.before is None for change in written.changes)
+    changes = ChangeCounts(added=added_count, modified=len(written.changes) - added_count, removed=0)
     unchanged = len(documents) - changes.total
     report = PutCounts(source.collection, False, changes, unchanged)
     return WriteResult(report, None, written.pending, notes=written)
@@ -79,6 +80,7 @@ def put_notes(
 def _plan_put(
     folder: NoteFolder, document: ImportedDocument, present: NoteFile | None, existing: WhenExists
 ) -> NoteChange:
+    """Return the change that writes, replaces or extends one note."""
     metadata = metadata_of_note(
         document.doc_id, document.title, msgspec.json.decode(document.metadata), document.content
     )
@@ -100,10 +102,11 @@ def metadata_of_note(doc_id: str, title: str, metadata: Mapping[str, Any], conte
 
 
 class NoteDraft(Record, frozen=True):
-    """A note to write. Without an id it gets one made from its title or its first line."""
+    """A note to write."""
 
     text: str
     doc_id: str = ""
+    """Empty to derive the id from the title or the first line."""
     title: str = ""
     metadata: Mapping[str, Any] = {}
 
@@ -161,37 +164,43 @@ class UpdatedNotes(NamedTuple):
 
 
 def update_notes(ws: Workspace, source: SourceSettings, updates: Sequence[NoteUpdate]) -> UpdatedNotes:
-    """Change texts and metadata of notes. All of them exist, or nothing is written.
+    """Change texts and metadata of existing notes.
 
-    Raises `DocumentMissing`, `ContentRefused`, and the errors of `change_notes`.
+    Nothing is written if this raises `DocumentMissing`, `ContentRefused` or an error of
+    `change_notes`.
     """
-    changed: list[str] = []
 
     def plan_updates(folder: NoteFolder) -> list[NoteChange]:
         ids = [update.doc_id for update in updates]
         present = {note.doc_id: note for note in _require_notes(ws, folder, ids)}
-        texts = {doc_id: (note.text.metadata, note.text.content) for doc_id, note in present.items()}
-        for doc_id, text, metadata in updates:
-            before, content = texts[doc_id]
-            texts[doc_id] = (before if metadata is None else dict(metadata), content if text is None else text)
-        planned = [folder.plan_change(doc_id, *texts[doc_id], note) for doc_id, note in present.items()]
-        changed[:] = [change.doc_id for change in planned if change.after != change.before]
-        return planned
+        metadata_by_id = {doc_id: note.text.metadata for doc_id, note in present.items()}
+        texts = {doc_id: note.text.content for doc_id, note in present.items()}
+        for update in updates:
+            if update.metadata is not None:
+                metadata_by_id[update.doc_id] = dict(update.metadata)
+            if update.text is not None:
+                texts[update.doc_id] = update.text
+        return [
+            folder.plan_change(doc_id, metadata_by_id[doc_id], texts[doc_id], note) for doc_id, note in present.items()
+        ]
 
     written = change_notes(ws, source, plan_updates)
+    changed = [change.doc_id for change in written.changes]
     ids = dict.fromkeys(update.doc_id for update in updates)
     return UpdatedNotes(changed, [doc_id for doc_id in ids if doc_id not in changed], written)
 
 
 def remove_notes(ws: Workspace, source: SourceSettings, ids: Sequence[str]) -> NotesWritten:
     """Delete existing notes. Raises `DocumentMissing` and the errors of `change_notes`."""
-    return change_notes(
-        ws, source, lambda folder: [folder.plan_removal(note) for note in _require_notes(ws, folder, ids)]
-    )
+
+    def plan_removals(folder: NoteFolder) -> list[NoteChange]:
+        return [folder.plan_removal(note) for note in _require_notes(ws, folder, ids)]
+
+    return change_notes(ws, source, plan_removals)
 
 
 def _require_notes(ws: Workspace, folder: NoteFolder, ids: Sequence[str]) -> list[NoteFile]:
-    """Return the notes of these ids. Raises `DocumentMissing` with all that do not exist."""
+    """Return the notes with these ids. Raises `DocumentMissing` with all missing ids."""
     present = {doc_id: folder.find_note(doc_id) for doc_id in dict.fromkeys(ids)}
     notes = [note for note in present.values() if note]
     missing = [doc_id for doc_id, note in present.items() if note is None]
@@ -213,18 +222,18 @@ def _require_notes(ws: Workspace, folder: NoteFolder, ids: Sequence[str]) -> lis
 
 
 def quoted_text(text: str) -> str:
-    """Return the text of a document for a message: no line of it looks like one of the message."""
+    """Return the text of a document for a message, with marks that distinguish its lines."""
     return "\n".join(terminal_text.mark_lines(text.rstrip(), "    "))
 
 
 def _note_exists(source: SourceSettings, note: NoteFile) -> NoteExists:
     text = note.text.content
-    more = " …" if len(text) > SHOWN_TEXT else ""
+    more = " …" if len(text) > MAX_TEXT_CHARACTERS else ""
     name = f"{source.collection}/{note.doc_id}"
     return NoteExists(
-        f"the note {name} exists. Its text is:\n{quoted_text(text[:SHOWN_TEXT])}{more}",
+        f"the note {name} exists. Its text is:\n{quoted_text(text[:MAX_TEXT_CHARACTERS])}{more}",
         hint="use --replace (mode=replace) or --append (mode=append), or choose another name",
         ids=[note.doc_id],
         name=name,
-        text=text[:SHOWN_TEXT],
+        text=text[:MAX_TEXT_CHARACTERS],
     )

@@ -1,7 +1,8 @@
-"""Store documents in a collection: all of them or none.
+"""Store new and changed documents in a collection: all of them or none.
 
-Documents from files are refused if they would overwrite another file's text. An id may belong to
-another file because the base was another folder, or because a file moved.
+`vmrag add`, `vmrag import` and the tools describe the documents in a `PutRequest`. An import must
+not overwrite the text of another file: two files may have the same id, because an id is a path
+below the import base, and this folder can change.
 """
 
 from __future__ import annotations
@@ -35,17 +36,18 @@ Existing = Literal["refuse", "replace", "replace_same_file"]
 
 `replace_same_file` refuses a document that came from another file.
 """
-_SHOWN_FILES = 5
+_MAX_LISTED_FILES = 5
 Version = tuple[str, str, str]
 """Title, hash of the text, and metadata of a document."""
 
 
 class PlacedFiles(Record, frozen=True):
-    """Documents from files, placed for a collection's import base."""
+    """Documents from files, with ids and sources relative to an import base."""
 
     base: ImportBase
+    """The folder below which the files are."""
     placed: Placing
-    """The new sources of equal documents in `placed.moved` are recorded."""
+    """The documents. If a file moved, its new source is stored even if the text is equal."""
     gone: Sequence[str]
     """Ids of documents to remove."""
     insist: bool
@@ -63,28 +65,27 @@ class PutRequest(Record, frozen=True):
     skipped: Sequence[SkippedFile] = ()
     """Files that were skipped. A new collection with skipped files only is not created."""
     arrange: Callable[[At, Collection], PlacedFiles] | None = None
-    """Makes the documents from files, for the collection that is found."""
+    """Return the documents from files for the stored collection, instead of `documents`."""
     follow: bool = True
     """False to leave the index to its next reader."""
     embed_first: bool = False
-    """True to store nothing that cannot be embedded."""
+    """True to store nothing if the embedding model fails."""
     expected: Mapping[str, Version] = {}
-    """The version that a document replaces, by id. `KnowledgeMoved` is raised if the present
-    version differs.
-    """
+    """By id, the version that the caller read. If it differs now, raise `KnowledgeMoved`."""
 
 
 def version_of(document: Document | DocumentHeader | ImportedDocument) -> Version:
-    """Return what a user can change of a document."""
+    """Return the parts of a document that a user can change."""
     return document.title, document.content_hash, document.metadata
 
 
 def put_documents(ws: DocumentStore, request: PutRequest) -> WriteResult[PutCounts]:
-    """Store documents, except those that are stored already with the same text, title and metadata.
+    """Store the documents that differ from the stored ones. Documents of a writable source become
+    files.
 
-    Documents of a writable source become files. Raises `NameInvalid`, `CollectionMissing`,
-    `UsageInvalid` for a library, `DocumentExists`, `ContentRefused`, `EmbeddingError` with
-    `embed_first`, and the errors of `writing.write_rows`. Nothing is stored then.
+    Nothing is stored if this raises `NameInvalid`, `CollectionMissing`, `UsageInvalid` for a
+    library, `DocumentExists`, `ContentRefused`, `KnowledgeMoved`, `EmbeddingError` with
+    `embed_first`, or an error of `writing.write_rows`.
     """
     if request.create:
         collections.require_name(request.collection)
@@ -97,54 +98,57 @@ def put_documents(ws: DocumentStore, request: PutRequest) -> WriteResult[PutCoun
 
 
 def _put_notes(ws: Workspace, source: SourceSettings, request: PutRequest) -> WriteResult[PutCounts]:
+    """Write the documents as files of a writable source."""
     from vmrag_link.documents.chunking import split_document
     from vmrag_link.sources.documents import CHUNKING
     from vmrag_link.workspace.documents import note_writes
 
     existing: Literal["refuse", "replace"] = "refuse" if request.existing == "refuse" else "replace"
     result = note_writes.put_notes(ws, source, request.documents, existing)
-    documents = (_form_row(source.collection, document, "", "") for document in request.documents)
-    return result._replace(chunks=sum(len(split_document(document, CHUNKING[source.kind])) for document in documents))
+    rows = (_form_row(source.collection, document, "", "") for document in request.documents)
+    return result._replace(chunks=sum(len(split_document(row, CHUNKING[source.kind])) for row in rows))
 
 
 def _plan_put(ws: DocumentStore, request: PutRequest, at: At) -> Planned[PutCounts]:
-    target, new = _find_collection(ws, at, request)
-    collections.require_open(target)
-    files = request.arrange(at, target) if request.arrange else None
-    collection = msgspec.structs.replace(target, import_base=files.base.recorded) if files else target
-    documents, name = files.placed.documents if files else request.documents, collection.name
-    present = {
-        header.doc_id: header
-        for header in ws.engine.read_headers(at, collection=name, ids=[document.doc_id for document in documents])
-    }
+    """Return the rows to store, by the documents that are stored `at` a branch or revision."""
+    stored_collection, is_new = _find_collection(ws, at, request)
+    collections.require_open(stored_collection)
+    collection = stored_collection
+    documents = request.documents
+    files = request.arrange(at, collection) if request.arrange else None
+    if files:
+        collection = msgspec.structs.replace(collection, import_base=files.base.recorded)
+        documents = files.placed.documents
+    name = collection.name
+    ids = [document.doc_id for document in documents]
+    present = {header.doc_id: header for header in ws.engine.read_headers(at, collection=name, ids=ids)}
     if present and request.existing == "refuse":
         raise refused_ids(present, f"are in collection {name!r} already")
     _require_expected(name, request.expected, present, documents)
-    same = {document.doc_id for document in documents if _is_same(present.get(document.doc_id), document)}
-    moved = same & files.placed.moved if files else frozenset()
-    renamed = frozenset(pair.doc_id for pair in files.placed.renamed) if files else frozenset()
-    changed = [document for document in documents if document.doc_id not in same or document.doc_id in moved]
-    gone = files.gone if files else ()
-    added = sum(document.doc_id not in present for document in changed)
-    changes = ChangeCounts(added=added, modified=len(changed) - added, removed=len(gone))
-    counts = PutCounts(name, new, changes, len(documents) - len(changed))
-    rebased = collection != target
-    records_collection = (new and not request.skipped) or (rebased and files is not None and files.insist and not new)
-    if not changed and not gone and not records_collection:
+    equal_ids = {document.doc_id for document in documents if _is_same(present.get(document.doc_id), document)}
+    moved: frozenset[str] = frozenset()
+    renamed: frozenset[str] = frozenset()
+    gone: Sequence[str] = ()
+    guarded = None
+    if files:
+        moved = files.placed.moved & equal_ids
+        renamed = frozenset(pair.doc_id for pair in files.placed.renamed)
+        gone = files.gone
+        guarded = files.base if request.existing != "replace" else None
+    changed = [document for document in documents if document.doc_id not in equal_ids or document.doc_id in moved]
+    added_count = sum(document.doc_id not in present for document in changed)
+    changes = ChangeCounts(added=added_count, modified=len(changed) - added_count, removed=len(gone))
+    counts = PutCounts(name, is_new, changes, len(documents) - len(changed))
+    has_new_base = collection != stored_collection
+    must_store_base = has_new_base and files is not None and files.insist
+    must_store_collection = not request.skipped if is_new else must_store_base
+    if not changed and not gone and not must_store_collection:
         return Planned(None, msgspec.structs.replace(counts, created=False))
-    rows = _form_rows(
-        ws,
-        at,
-        name,
-        changed,
-        present,
-        guarded=files.base if files and request.existing != "replace" else None,
-        moved=moved | renamed,
-    )
+    rows = _form_rows(ws, at, name, changed, present, guarded=guarded, moved=moved | renamed)
     if request.embed_first:
         ws.create_indexer().embed_documents(collection, rows)
     write = Write(
-        put_collections=[collection] if new or rebased else [],
+        put_collections=[collection] if is_new or has_new_base else [],
         put_documents=rows,
         remove_documents=[(name, doc_id) for doc_id in gone],
     )
@@ -159,9 +163,8 @@ def _find_collection(ws: DocumentStore, at: At, request: PutRequest) -> tuple[Co
         if collection.name == request.collection:
             return collection, False
     chunking = Chunking(size=ws.config.chunking.size, overlap=ws.config.chunking.overlap)
-    return collections.make_collection(
-        request.collection, ws.models.load_named(ws.config.embedding.model), chunking
-    ), True
+    model = ws.models.load_named(ws.config.embedding.model)
+    return collections.make_collection(request.collection, model, chunking), True
 
 
 def _require_expected(
@@ -177,19 +180,19 @@ def _require_expected(
         if stored and (version_of(stored) == version or _is_same(stored, new[doc_id])):
             continue
         name = f"{collection}/{doc_id}"
-        again = f"run 'vmrag edit {quoted(name)}' to copy your changes into the present text"
+        hint = f"run 'vmrag add FILE --collection {quoted(collection)} --id {quoted(doc_id)}'"
+        if stored:
+            hint = f"run 'vmrag edit {quoted(name)}' to copy your changes into the present text"
         raise KnowledgeMoved(
             f"{name} was {'changed' if stored else 'removed'} by another process, so nothing was stored",
-            hint=again if stored else f"run 'vmrag add FILE --collection {quoted(collection)} --id {quoted(doc_id)}'",
+            hint=hint,
             collection_name=collection,
             doc_id=doc_id,
         )
 
 
 def _is_same(present: DocumentHeader | None, new: ImportedDocument) -> bool:
-    if present is None:
-        return False
-    return version_of(present) == version_of(new)
+    return present is not None and version_of(present) == version_of(new)
 
 
 def _form_rows(
@@ -204,8 +207,8 @@ def _form_rows(
 ) -> list[Document]:
     """Return the rows for the changed documents.
 
-    With a `guarded` base, raises `DocumentExists` for documents that came from another file, except
-    `moved` ones, whose text stays.
+    `guarded`: the import base; with it, raise `DocumentExists` for documents that came from another
+    file. `moved`: ids of documents whose file moved, which are not refused.
     """
     now = clock.now()
     rows: list[Document] = []
@@ -215,11 +218,8 @@ def _form_rows(
     origins = {row.doc_id: (row.source, row.created_at) for row in stored}
     for document in changed:
         source, created_at = origins.get(document.doc_id, ("", now))
-        if (
-            guarded
-            and document.doc_id not in moved
-            and comes_from_another_file(guarded, document.doc_id, source, document.source)
-        ):
+        is_guarded = guarded and document.doc_id not in moved
+        if guarded and is_guarded and comes_from_another_file(guarded, document.doc_id, source, document.source):
             overwritten.append(Overwritten(document.doc_id, source, document.source))
         rows.append(_form_row(name, document, now, created_at))
     if overwritten:
@@ -239,14 +239,13 @@ def _form_row(name: str, new: ImportedDocument, now: str, created_at: str) -> Do
 
 
 class Overwritten(Record, frozen=True):
-    """A document of the file `source` that would get `file`'s text.
-
-    Paths are as in `Document.source`.
-    """
+    """A document that would get the text of another file. Paths are relative to the import base."""
 
     doc_id: str
     source: str
+    """The file that it came from."""
     file: str
+    """The file with the new text."""
 
 
 def comes_from_another_file(base: ImportBase, doc_id: str, stored: str, source: str) -> bool:
@@ -269,9 +268,9 @@ def _same_file(one: Path, other: Path) -> bool:
 def overwriting_refusal(collection: str, overwritten: Sequence[Overwritten]) -> DocumentExists:
     """Return the error with both files of each document."""
     shown = "; ".join(
-        f"{row.doc_id!r} comes from {row.source!r}, not from {row.file!r}" for row in overwritten[:_SHOWN_FILES]
+        f"{row.doc_id!r} comes from {row.source!r}, not from {row.file!r}" for row in overwritten[:_MAX_LISTED_FILES]
     )
-    more = f"; and {len(overwritten) - _SHOWN_FILES} more" if len(overwritten) > _SHOWN_FILES else ""
+    more = f"; and {len(overwritten) - _MAX_LISTED_FILES} more" if len(overwritten) > _MAX_LISTED_FILES else ""
     number = plural(len(overwritten), "document")
     return DocumentExists(
         f"{number} of collection {collection!r} would be overwritten by another file's text: {shown}{more}.",
