@@ -1,4 +1,8 @@
-"""Select documents of a collection by ids and filters, and read them page by page."""
+"""Select documents of a collection by ids and filters, and read them page by page.
+
+Tools that act like Chroma's `get` use it. An id means a document, or one of its chunks, because
+Chroma's clients know the ids of chunks.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +29,22 @@ from vmrag_link.workspace.follow.provenance import AnswerOrigin, find_origin, fi
 if TYPE_CHECKING:
     from vmrag_link.workspace import ReadableStore, View
 
-ALLOWANCE = 2_000
-"""Characters of ids, metadata and embeddings that a page may add to its limit."""
+ALLOWANCE_CHARACTERS = 2_000
+"""How much ids, metadata and embeddings may add to the limit of a page."""
 
-BATCH = 16
+BATCH_DOCUMENTS = 16
 """Number of documents whose texts are in memory at the same time, except those of the page."""
 
 
 class Selection(Record, frozen=True):
-    """Conditions for documents.
-
-    All of them must hold. The filters are those of `retrieval.filters`.
-    """
+    """Conditions for documents. All of them must hold."""
 
     ids: Sequence[str] | None = None
     """Ids of documents or chunks (`index.metadata.chunk_id`)."""
     where: Mapping[str, Any] | None = None
+    """Filter by metadata (`retrieval.filters`)."""
     where_document: Mapping[str, Any] | None = None
+    """Filter by text."""
 
     @property
     def filtered(self) -> bool:
@@ -56,8 +59,10 @@ class NamedDocument(NamedTuple):
     """A document that an id means, or a chunk of it."""
 
     name: str
+    """The given id."""
     doc_id: str
     chunk: int | None
+    """The number of the chunk, from 0. None for the whole document."""
 
 
 class SelectedDocuments(NamedTuple):
@@ -69,63 +74,65 @@ class SelectedDocuments(NamedTuple):
 
 
 def select_documents(ws: ReadableStore, at: At, collection: Collection, selection: Selection) -> SelectedDocuments:
-    """Select the documents of a collection that pass the filters, or chunks of them.
+    """Return the documents of a collection that pass the filters, or chunks of them.
 
-    Filters apply to whole documents, also if an id is that of a chunk. Raises `FilterInvalid`.
+    Filters apply to the whole document of a chunk. Raises `FilterInvalid`.
     """
     document_filter = _DocumentFilter(ws, at, collection, selection)
     if selection.ids is None:
-        return SelectedDocuments(
-            [NamedDocument(identifier, identifier, None) for identifier in document_filter.list_passing()], []
-        )
+        return SelectedDocuments([NamedDocument(doc_id, doc_id, None) for doc_id in document_filter.list_passing()], [])
     ids = list(dict.fromkeys(selection.ids))
-    passed = document_filter.check_ids(ids)
-    chunk_ids = {name: _parse_chunk(name) for name in ids if name not in passed}
-    parents = document_filter.check_ids({named.doc_id for named in chunk_ids.values() if named})
-    passed |= parents
+    passes = document_filter.check_ids(ids)
+    chunks = {name: _parse_chunk(name) for name in ids if name not in passes}
+    passes |= document_filter.check_ids({chunk.doc_id for chunk in chunks.values() if chunk})
     chunk_counts: dict[str, int] = {}
-    selected, missing = [], []
+    selected: list[NamedDocument] = []
+    missing: list[str] = []
     for name in ids:
-        named = chunk_ids.get(name, NamedDocument(name, name, None))
-        if named is None or named.doc_id not in passed or not _has_chunk(ws, at, collection, named, chunk_counts):
+        named = chunks.get(name, NamedDocument(name, name, None))
+        if named is None or named.doc_id not in passes or not _has_chunk(ws, at, collection, named, chunk_counts):
             missing.append(name)
-        elif passed[named.doc_id]:
+        elif passes[named.doc_id]:
             selected.append(named)
     return SelectedDocuments(selected, missing)
 
 
 class _DocumentFilter:
-    """Decides which documents pass the filters. Texts are read only if a filter needs them."""
+    """Decide which documents pass the filters. Texts are read only if a filter needs them."""
 
     def __init__(self, ws: ReadableStore, at: At, collection: Collection, selection: Selection) -> None:
-        self._rows = ws.engine.read_documents if selection.where_document else ws.engine.read_headers
-        self._at, self._collection = at, collection
-        where, where_document = (
-            filters.normalize_where(selection.where),
-            filters.normalize_where_document(selection.where_document),
-        )
+        self._read_rows = ws.engine.read_documents if selection.where_document else ws.engine.read_headers
+        self._at = at
+        self._collection = collection
+        where = filters.normalize_where(selection.where)
+        where_document = filters.normalize_where_document(selection.where_document)
         self._columns = MetadataColumns(list_keys(where) if where else ())
         self._metadata = compile_where(where) if where else None
         self._text = compile_where_document(where_document) if where_document else None
 
     def list_passing(self) -> Iterator[str]:
         """Yield the ids of the documents that pass, in order."""
-        return (row.doc_id for row in self._rows(self._at, collection=self._collection.name) if self._is_passing(row))
+        return (
+            row.doc_id for row in self._read_rows(self._at, collection=self._collection.name) if self._is_passing(row)
+        )
 
     def check_ids(self, ids: Iterable[str]) -> dict[str, bool]:
         """Return which of these ids exist, and whether their documents pass."""
         names = list(ids)
-        rows = self._rows(self._at, collection=self._collection.name, ids=names) if names else ()
+        rows = self._read_rows(self._at, collection=self._collection.name, ids=names) if names else ()
         return {row.doc_id: self._is_passing(row) for row in rows}
 
     def _is_passing(self, row: Document | DocumentHeader) -> bool:
         header = row.header if isinstance(row, Document) else row
         if self._metadata and self._metadata(self._columns.build_document_columns(header, self._collection)) == [False]:
             return False
-        return not (self._text and isinstance(row, Document)) or self._text(row.content)
+        if self._text and isinstance(row, Document):
+            return self._text(row.content)
+        return True
 
 
 def _parse_chunk(name: str) -> NamedDocument | None:
+    """Return the chunk that an id means, if it has the form of a chunk's id."""
     parsed = parse_chunk_id(name)
     return NamedDocument(name, *parsed) if parsed else None
 
@@ -144,7 +151,7 @@ def _has_chunk(ws: ReadableStore, at: At, collection: Collection, named: NamedDo
 
 
 def chunks_of(ws: ReadableStore, collection: Collection, document: Document) -> list[Chunk]:
-    """Return a document's chunks as the index cuts them."""
+    """Cut a document into chunks like the index."""
     return split_document(document, limit_chunking(collection.chunking, ws.models.load_for(collection)))
 
 
@@ -155,11 +162,11 @@ class PageRequest(Record, frozen=True):
     """Maximum number of documents; None for all."""
     offset: int = 0
     characters: int | None = None
-    """Maximum length of all texts; None for no limit. All shown parts may exceed it by `ALLOWANCE`.
-    A page with one document may be longer.
-    """
+    """Maximum length of all texts; None for no limit. A page with one document may be longer."""
     texts: bool = True
+    """True to include texts."""
     embeddings: bool = False
+    """True to include embeddings."""
 
 
 class PageItem(Record, frozen=True):
@@ -175,7 +182,7 @@ class PageItem(Record, frozen=True):
 
     @property
     def weight(self) -> int:
-        """Number of characters of its JSON."""
+        """Number of characters as JSON."""
         return len(msgspec.json.encode(self).decode())
 
 
@@ -203,34 +210,43 @@ def get_page(ws: ReadableStore, name: str, selection: Selection, request: PageRe
     Only embeddings need the index. Raises `CollectionMissing`, `FilterInvalid`, and `IndexFailed`
     if embeddings are requested.
     """
-    if not request.embeddings:
-        return read_consistently(
-            ws, lambda: _PageReader(ws, find_origin(ws), name, request, None).read_page(selection), index=False
-        )
 
-    def read_page(view: View) -> DocumentPage:
+    def read_stored() -> DocumentPage:
+        return _PageReader(ws, find_origin(ws), name, request, None).read_page(selection)
+
+    def read_indexed(view: View) -> DocumentPage:
         with contextlib.closing(Searcher(view.folder, ws.models.load_for)) as searcher:
             return _PageReader(ws, find_view_origin(ws, view), name, request, searcher).read_page(selection)
 
-    return read_consistently(ws, lambda: ws.reader.read(read_page, files=False))
+    if not request.embeddings:
+        return read_consistently(ws, read_stored, index=False)
+    return read_consistently(ws, lambda: ws.reader.read(read_indexed, files=False))
 
 
 class _PageReader:
-    """Reads one page from the engine, and embeddings from `searcher`."""
+    """Read one page of a collection. `searcher`: None if embeddings are not requested."""
 
     def __init__(
         self, ws: ReadableStore, origin: AnswerOrigin, name: str, request: PageRequest, searcher: Searcher | None
     ) -> None:
-        self._ws, self._origin, self._request, self._searcher = ws, origin, request, searcher
+        self._ws = ws
+        self._origin = origin
+        self._request = request
+        self._searcher = searcher
         self._collection = collections.find_collection(ws, origin.at, name)
 
     def read_page(self, selection: Selection) -> DocumentPage:
+        """Return the page, which ends before the limit of characters would be exceeded."""
         total, missing, named = self._select_page(selection)
         items: list[PageItem] = []
-        limit, characters, weight, is_cut = self._request.characters, 0, 0, False
+        limit = self._request.characters
+        text_length = 0
+        weight = 0
+        is_cut = False
         for item in self._read_items(named):
-            characters, weight = characters + len(item.text or ""), weight + item.weight
-            if items and limit is not None and (characters > limit or weight > limit + ALLOWANCE):
+            text_length += len(item.text or "")
+            weight += item.weight
+            if items and limit is not None and (text_length > limit or weight > limit + ALLOWANCE_CHARACTERS):
                 is_cut = True
                 break
             items.append(item)
@@ -239,9 +255,7 @@ class _PageReader:
         )
 
     def _select_page(self, selection: Selection) -> tuple[int, list[str], Sequence[NamedDocument]]:
-        """Return the number of selected documents, the missing ids, and the documents
-        of the page.
-        """
+        """Return the number of selected documents, the missing ids, and the page's documents."""
         start = self._request.offset
         stop = None if self._request.limit is None else start + self._request.limit
         if not selection.everything:
@@ -249,25 +263,27 @@ class _PageReader:
             return len(selected.named), selected.missing, selected.named[start:stop]
         engine, at, name = self._ws.engine, self._origin.at, self._collection.name
         with contextlib.closing(engine.read_headers(at, collection=name)) as headers:
-            page = [
-                NamedDocument(header.doc_id, header.doc_id, None) for header in itertools.islice(headers, start, stop)
-            ]
+            ids = [header.doc_id for header in itertools.islice(headers, start, stop)]
+        page = [NamedDocument(doc_id, doc_id, None) for doc_id in ids]
         return engine.count_documents(at, collection=name), [], page
 
     def _read_items(self, named: Sequence[NamedDocument]) -> Iterator[PageItem]:
-        engine, at, name = self._ws.engine, self._origin.at, self._collection.name
-        for start in range(0, len(named), BATCH):
-            batch = named[start : start + BATCH]
-            whole = self._request.texts or any(entry.chunk is not None for entry in batch)
-            rows = engine.read_documents if whole else engine.read_headers
-            rows_by_id = {row.doc_id: row for row in rows(at, collection=name, ids={entry.doc_id for entry in batch})}
+        """Yield the items, except documents that another process has just removed."""
+        for start in range(0, len(named), BATCH_DOCUMENTS):
+            batch = named[start : start + BATCH_DOCUMENTS]
+            needs_texts = self._request.texts or any(entry.chunk is not None for entry in batch)
+            read_rows = self._ws.engine.read_documents if needs_texts else self._ws.engine.read_headers
+            rows = read_rows(self._origin.at, collection=self._collection.name, ids={entry.doc_id for entry in batch})
+            rows_by_id = {row.doc_id: row for row in rows}
             embeddings = self._read_embeddings(batch)
             for entry in batch:
-                row = rows_by_id.get(entry.doc_id)  # another process may have removed it after the selection
-                if row and (item := self._form_item(entry, row)):
+                row = rows_by_id.get(entry.doc_id)
+                item = self._form_item(entry, row) if row else None
+                if item:
                     yield msgspec.structs.replace(item, embeddings=embeddings.get(entry.name))
 
     def _form_item(self, named: NamedDocument, row: Document | DocumentHeader) -> PageItem | None:
+        """Return the item without embeddings. None if the document no longer has the chunk."""
         metadata = read_visible_metadata(row)
         text = row.content if isinstance(row, Document) else ""
         if named.chunk is not None and isinstance(row, Document):
@@ -289,16 +305,13 @@ class _PageReader:
             return {}
         name = self._collection.name
         counts = self._searcher.count_chunks(name, [entry.doc_id for entry in named])
-        chunk_ids = {
-            entry.name: [
-                chunk_id(entry.doc_id, number)
-                for number in (range(counts.get(entry.doc_id, 0)) if entry.chunk is None else (entry.chunk,))
-            ]
-            for entry in named
-        }
+        chunk_ids: dict[str, list[str]] = {}
+        for entry in named:
+            numbers = range(counts.get(entry.doc_id, 0)) if entry.chunk is None else [entry.chunk]
+            chunk_ids[entry.name] = [chunk_id(entry.doc_id, number) for number in numbers]
         all_ids = [*itertools.chain.from_iterable(chunk_ids.values())]
         stored = self._searcher.read_embeddings(name, all_ids, self._ws.embedding_cache)
         return {
-            shown: [stored[identifier] for identifier in ids if identifier in stored]
-            for shown, ids in chunk_ids.items()
+            entry_name: [stored[identifier] for identifier in ids if identifier in stored]
+            for entry_name, ids in chunk_ids.items()
         }

@@ -1,4 +1,9 @@
-"""Find the lines of documents and tracked files that a pattern matches (`vmrag grep`)."""
+"""Find the lines of documents and tracked files that match a pattern: `vmrag grep`.
+
+All tracked text files are searched, also those that are not documents of a source, and stored
+documents without an index. A pattern of an agent is compiled by Rust's `regex`, because Python's
+`re` can take exponential time.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +33,12 @@ Spans = tuple[tuple[int, int], ...]
 
 
 class Finder(NamedTuple):
-    """`passes` searches a line. `spans` returns the matches in it, if the engine reports them."""
+    """The functions that search one line."""
 
     passes: Callable[[str], object]
+    """Return a true value if the line matches."""
     spans: Callable[[str], Spans]
+    """Return the matches in the line. Empty if the pattern cannot report them."""
 
 
 _OTHER_LINES = re.compile(r"\\[Az]|\(\?[a-zA-Z]*-?[a-zA-Z]*[mR]")
@@ -52,7 +59,7 @@ class Pattern(Record, frozen=True):
     """
 
     def build_finder(self) -> Finder:
-        """Return the search of a line. Raises `UsageInvalid` for an invalid regular expression."""
+        """Return functions that search a line. Raises `UsageInvalid` for an invalid pattern."""
         if self.linear and (self.ignore_case or not self.fixed):
             return Finder(self._compile_linear(""), lambda _: ())
         compiled = self._compile_pattern()
@@ -63,7 +70,7 @@ class Pattern(Record, frozen=True):
         return Finder(compiled.search, find_spans)
 
     def text_filter(self) -> Callable[[str], bool]:
-        """Return a fast test that every text with a matching line passes, and few others."""
+        """Return a fast test of a whole text. Every text with a matching line passes it."""
         if self.fixed and not self.ignore_case:
             return lambda text: self.text in text
         if self.linear and (self.fixed or not _OTHER_LINES.search(self.text)):
@@ -74,9 +81,11 @@ class Pattern(Record, frozen=True):
     def _compile_linear(self, flags: str) -> Callable[[str], bool]:
         from vmrag_link.retrieval.filters import compile_pattern  # users' patterns do not need it
 
+        text = re.escape(self.text) if self.fixed else self.text
+        if self.ignore_case:
+            flags += "(?i)"
         try:
-            text = re.escape(self.text) if self.fixed else self.text
-            return compile_pattern(f"{flags}{'(?i)' if self.ignore_case else ''}{text}", place="")
+            return compile_pattern(f"{flags}{text}", place="")
         except FilterInvalid as error:
             raise UsageInvalid(
                 error.message, hint="pass 'fixed=true' to find the text itself", parameter="pattern"
@@ -110,7 +119,7 @@ class MatchedLine(Record, frozen=True):
 class MatchedDocument(Record, frozen=True):
     """A document with matching lines.
 
-    A file of no source has no collection, and its path as `doc_id`.
+    If a file does not belong to a source, its collection is empty and its `doc_id` is its path.
     """
 
     collection: str
@@ -121,7 +130,7 @@ class MatchedDocument(Record, frozen=True):
     lines: list[MatchedLine]
     """The matching lines, and the requested context."""
     name: str = ""
-    """The name as in `shown_names`."""
+    """The printed name (`shown_names`)."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -172,32 +181,37 @@ def grep_texts(
     `limit`: the maximum number of lines to show; further ones are only counted. Raises
     `UsageInvalid` and `CollectionMissing`.
     """
-    collections, ref, path = narrowed.get("collections", ()), narrowed.get("ref"), narrowed.get("path", "")
     from vmrag_link.retrieval.narrowing import compile_path
 
-    search, in_files, skipped = _Search(pattern, context, limit), list[MatchedDocument](), list[LeftOutFile]()
+    collections = narrowed.get("collections", ())
+    ref = narrowed.get("ref")
+    path = narrowed.get("path", "")
+    search = _Search(pattern, context, limit)
+    matched_files: list[MatchedDocument] = []
+    skipped: list[LeftOutFile] = []
     files = SearchedFiles.open(ws, ref, collections)
     paths = files.list_paths(collections, path)
     with ws.progress.task("searching", len(paths)) as task:
         for file in files.texts.read_texts(paths) if files.texts else ():
             if hits := search.match(file.text or ""):
-                in_files.append(MatchedDocument(*files.find_key(file.path), "", *hits))
+                matched_files.append(MatchedDocument(*files.find_key(file.path), "", *hits))
             elif file.is_skipped:
                 skipped.append(LeftOutFile(terminal_text.escape_line(file.path), file.reason))
             task.advance()
 
     def search_stored(source: TextSource, origin: AnswerOrigin) -> GrepReport:
         names = collection_names(source, origin.at, collections, searched=True, of_files=files.collections)
-        is_meant = compile_path(path.removeprefix("./")) if path else lambda _: True
-        stored, matched = _Search(pattern, context, search.left), [*in_files]
-        with ws.progress.task(
-            "searching", sum(source.count_documents(origin.at, collection=name) for name in names)
-        ) as task:
-            for document in (row for name in names for row in source.read_documents(origin.at, collection=name)):
-                text = document.content.replace("\r\n", "\n") if is_meant(document.doc_id) else ""
-                if hits := stored.match(text):
-                    matched.append(MatchedDocument(*document.key, document.title, *hits))
-                task.advance()
+        is_path_meant = compile_path(path.removeprefix("./")) if path else lambda _: True
+        stored_search = _Search(pattern, context, search.left)
+        matched = [*matched_files]
+        total = sum(source.count_documents(origin.at, collection=name) for name in names)
+        with ws.progress.task("searching", total) as task:
+            for name in names:
+                for document in source.read_documents(origin.at, collection=name):
+                    text = document.content.replace("\r\n", "\n") if is_path_meant(document.doc_id) else ""
+                    if hits := stored_search.match(text):
+                        matched.append(MatchedDocument(*document.key, document.title, *hits))
+                    task.advance()
         return GrepReport(files.name_documents(matched, source, origin.at), origin.kb, origin.notes, tuple(skipped))
 
     with named_places.explain_missing_collection(ws, collections):
@@ -206,12 +220,13 @@ def grep_texts(
         except NO_DOCUMENTS as error:
             if not files.texts or {*collections} - {*files.collections}:
                 raise
-            matched, origin = files.name_documents(in_files, None, ""), find_git_origin(ws, error)
+            origin = find_git_origin(ws, error)
+            matched = files.name_documents(matched_files, None, "")
             return GrepReport(matched, origin.kb, origin.notes, tuple(skipped))
 
 
 def count_without_case(ws: Workspace, pattern: Pattern, report: GrepReport, **narrowed: Unpack[GrepOptions]) -> int:
-    """Return how many lines match if case is ignored, after a search that found none."""
+    """Return how many lines match if case is ignored. 0 if `report` has matches already."""
     if report.count or pattern.ignore_case:
         return 0
     return grep_texts(ws, replace(pattern, ignore_case=True), limit=0, **narrowed).count
@@ -234,17 +249,20 @@ class SearchedFiles:
 
     @classmethod
     def open(cls, ws: Workspace, ref: str | None, collections: Sequence[str] = ()) -> Self:
-        """Open the files of a place. `ref`: as for `reading.read_at`."""
+        """Open the files of the work tree, or of a git ref. `ref`: as for `reading.read_at`."""
         commit = ""
-        if ref is not None and ref != revparse.WORKING and not (commit := named_places.git_commit(ws, ref)):
-            if not ws.is_initialized:
+        if ref is not None and ref != revparse.WORKING:
+            commit = named_places.git_commit(ws, ref)
+            if not commit and not ws.is_initialized:
                 plumbing.resolve_commit(ws.places, ref)  # raises, because no knowledge base can have the name
-            return cls(None)
+            if not commit:
+                return cls(None)
         from vmrag_link.sources import rules
         from vmrag_link.sources.tracked_texts import TrackedTexts
 
         config = ws.sources.read_config_at(commit) if commit else ws.sources.config
-        tree, untracked = None, config.searches_untracked and not commit
+        untracked = config.searches_untracked and not commit
+        tree = None
         if collections or any(rules.searches_untracked(source, untracked=untracked) for source in config.sources):
             tree = source_tree.read_commit(ws, commit, config) if commit else source_tree.read_work_tree(ws)
         files = tree.files.values() if tree and not commit else ()
@@ -254,6 +272,7 @@ class SearchedFiles:
 
     @property
     def collections(self) -> list[str]:
+        """The collections of the sources."""
         return [source.collection for source in self._sources]
 
     def list_paths(self, collections: Sequence[str] = (), path: str = "") -> list[str]:
@@ -268,11 +287,12 @@ class SearchedFiles:
             return paths
         from vmrag_link.retrieval.narrowing import compile_path
 
-        is_meant, keys = compile_path(path.removeprefix("./")), self._keys or {}
+        is_meant = compile_path(path.removeprefix("./"))
+        keys = self._keys or {}
         return [name for name in paths if is_meant(name) or (name in keys and is_meant(keys[name][1]))]
 
     def find_key(self, path: str) -> tuple[str, str]:
-        """Return the key of the document of a path. A file of no source has no collection."""
+        """Return the key of the document of a path. Without a source, the collection is empty."""
         if self._keys is not None:
             return self._keys.get(path, ("", path))
         from vmrag_link.sources import rules
@@ -283,9 +303,10 @@ class SearchedFiles:
     def name_documents(
         self, documents: Sequence[MatchedDocument], stored: TextSource | None, at: At
     ) -> list[MatchedDocument]:
-        """Return the documents with their shown names.
+        """Return the documents with their printed names.
 
-        The path of a file always means that file.
+        A name that is a path always means the file, so a stored document with the name of a file
+        gets two slashes.
         """
         paths = [document.doc_id for document in documents if document.collection in self._with_paths_as_ids]
         shared = {header.doc_id for header in stored.read_headers(at, ids=paths)} if stored and paths else set()
@@ -301,7 +322,11 @@ class SearchedFiles:
 
 
 class _Search:
-    """Searches one text after the other. `left`: how many matches may still be shown."""
+    """Search one text after the other.
+
+    `context`: number of lines around a match. `limit`: maximum number of matching lines to return
+    from all texts; further ones are only counted. `left`: the rest of the limit.
+    """
 
     def __init__(self, pattern: Pattern, context: int, limit: int | None) -> None:
         self._finder = pattern.build_finder()
@@ -316,18 +341,25 @@ class _Search:
         """
         if not text or not self._passes(text):
             return None
-        lines, passes = text.removesuffix("\n").split("\n"), self._finder.passes
-        hits = [number for number, line in enumerate(lines, 1) if passes(line)]
+        lines = text.removesuffix("\n").split("\n")
+        hits = [number for number, line in enumerate(lines, 1) if self._finder.passes(line)]
         return (len(hits), self._form_lines(lines, hits)) if hits else None
 
     def _form_lines(self, lines: Sequence[str], hits: Sequence[int]) -> list[MatchedLine]:
-        shown_hits = {*hits[: self.left]}
+        """Return the matching lines within the limit, with their context.
+
+        `hits`: the numbers of the matching lines.
+        """
+        centers = hits[: self.left]
         if self.left is not None:
             self.left = max(self.left - len(hits), 0)
-        around, last = self._context, len(lines)
-        shown = {number for hit in shown_hits for number in range(max(1, hit - around), min(last, hit + around) + 1)}
-        matched, texts = {*hits} if around else shown_hits, {number: lines[number - 1] for number in sorted(shown)}
-        return [
-            MatchedLine(number, text, number in matched, self._finder.spans(text) if number in matched else ())
-            for number, text in texts.items()
-        ]
+        numbers: set[int] = set()
+        for center in centers:
+            numbers.update(range(max(1, center - self._context), min(len(lines), center + self._context) + 1))
+        matched = {*hits}  # the context may have matching lines beyond the limit
+        matched_lines = []
+        for number in sorted(numbers):
+            line = lines[number - 1]
+            is_match = number in matched
+            matched_lines.append(MatchedLine(number, line, is_match, self._finder.spans(line) if is_match else ()))
+        return matched_lines

@@ -255,7 +255,7 @@ def _missing_in_source(
 
 
 def _possible_meanings(sources: Iterable[SourceSettings], name: str, within: str | None) -> Iterator[tuple[str, str]]:
-    """Yield the pairs (collection, path) that a name may mean. A whole collection has the path ""."""
+    """Yield the pairs (collection, path) that a name may mean. "" is the path of a collection."""
     from vmrag_link.sources import rules
 
     for source in sources:
