@@ -1,7 +1,8 @@
-"""Decide which of many revisions contains which, and find merge bases of code commits.
+"""Decide which revisions contain others, and find merge bases of code commits in shallow clones.
 
-One request to the engine is enough. In a shallow clone, merge bases are found as far as its history
-decides.
+`Ancestry` answers for many revisions of the knowledge base after one walk of the history. Each
+revision gets a bit, and each commit the bits of all that it contains. `MergeBases` uses the same
+bits to find out if the missing history of a shallow clone could change a merge base.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from vmrag_link.paths import Places
 
 
 def carry_bits(parents: Mapping[str, Iterable[str]], own_bits: Mapping[str, int]) -> dict[str, int]:
-    """Return the bits of each node and of everything before it.
+    """Return for each commit its own bits and those of all its ancestors.
 
-    In `parents`, parents come before children. Parents that are not in it have no bits.
+    `parents`: the parents of each commit, in an order in which parents come before children.
     """
     bits: dict[str, int] = {}
-    for node, before in parents.items():
+    for node, node_parents in parents.items():
         node_bits = own_bits.get(node, 0)
-        for parent in before:
+        for parent in node_parents:
             node_bits |= bits.get(parent, 0)
         bits[node] = node_bits
     return bits
@@ -32,11 +33,12 @@ def carry_bits(parents: Mapping[str, Iterable[str]], own_bits: Mapping[str, int]
 def list_ancestors(
     parents: Mapping[str, Iterable[str]], heads: Iterable[str], without: Iterable[str] = ()
 ) -> Iterator[str]:
-    """Yield the heads and all their ancestors once, except `without` and what only those lead to.
+    """Yield the heads and their ancestors, each once. The search does not go beyond `without`.
 
-    `parents`: the parents of all of them.
+    `parents`: the parents of each commit.
     """
-    seen, waiting = set(without), list(heads)
+    seen = set(without)
+    waiting = list(heads)
     while waiting:
         node = waiting.pop()
         if node not in seen:
@@ -46,34 +48,32 @@ def list_ancestors(
 
 
 class Ancestry:
-    """Answers questions about the given revisions. Other revisions are unknown.
+    """Answer which of the given revisions contain each other.
 
-    Each revision has a bit. Each revision of the history has the bits of all that it contains, so
-    that an answer costs nothing.
+    A revision is *known* if it was given and exists in this clone.
     """
 
     def __init__(self, engine: Engine, revisions: Iterable[str]) -> None:
-        known_revisions = dict.fromkeys(revisions)
+        given = dict.fromkeys(revisions)
         self._engine = engine
-        self._parents = engine.map_parents(known_revisions)
-        self._bits = {
-            revision: 1 << number for number, revision in enumerate(known_revisions) if revision in self._parents
-        }
+        self._parents = engine.map_parents(given)
+        self._bits = {revision: 1 << number for number, revision in enumerate(given) if revision in self._parents}
         ordered = {revision: self._parents[revision] for revision in TopologicalSorter(self._parents).static_order()}
-        self._held = carry_bits(ordered, self._bits)
+        self._contained_bits = carry_bits(ordered, self._bits)
         self._infos: dict[str, RevisionInfo] = {}
         self._answers: dict[tuple[str, str], bool] = {}
         self._accepted: dict[str, frozenset[str]] = {}
 
     def has_revision(self, revision: str) -> bool:
+        """Return whether a revision is known."""
         return revision in self._bits
 
     def is_descendant(self, revision: str, ancestor: str) -> bool:
-        """Return whether a revision contains another one. Both are known."""
-        return bool(self._held[revision] & self._bits[ancestor])
+        """Return whether a known revision contains another known one."""
+        return bool(self._contained_bits[revision] & self._bits[ancestor])
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
-        """Return whether a revision contains another one, or has picked its changes
+        """Return whether a known revision contains another one or its cherry-picked changes
         (`merging.revisions.holds_revision`).
         """
         if self.is_descendant(descendant, ancestor):
@@ -84,9 +84,8 @@ class Ancestry:
         if pair not in self._answers:
             from vmrag_link.merging import revisions
 
-            self._answers[pair] = revisions.holds_revision(
-                self._engine, list(self._list_own(descendant, ancestor)), ancestor
-            )
+            infos = list(self._list_infos_beyond(descendant, ancestor))
+            self._answers[pair] = revisions.holds_revision(self._engine, infos, ancestor)
         return self._answers[pair]
 
     def accepts_loss(self, revision: str, lost: str) -> bool:
@@ -103,26 +102,29 @@ class Ancestry:
         return lost in self._accepted[revision]
 
     def list_loss_records(self, revision: str, other: str | None) -> Iterator[RevisionInfo]:
-        """Yield the revisions that accept a loss, of those that one contains and the other does
+        """Yield the revisions that record a loss, and that `revision` contains and `other` does
         not.
         """
         from vmrag_link.merging import revisions
 
-        common = set(list_ancestors(self._parents, [other])) if other in self._parents else set()
-        only_here = set(list_ancestors(self._parents, [revision], common))
-        for info in self._engine.log(revision) if only_here else ():
-            if info.revision in only_here:
-                only_here.remove(info.revision)
+        remaining = self._find_beyond(revision, other)
+        for info in self._engine.log(revision) if remaining else ():
+            if info.revision in remaining:
+                remaining.remove(info.revision)
                 if revisions.read_accepted_losses(info.message):
                     yield info
-            if not only_here:
+            if not remaining:
                 return
 
-    def _list_own(self, revision: str, other: str) -> Iterator[RevisionInfo]:
-        """Yield what the revision contains and the other does not, parents before children."""
-        common = set(list_ancestors(self._parents, [other]))
-        only_here = set(list_ancestors(self._parents, [revision], common))
-        within = {node: [parent for parent in self._parents[node] if parent in only_here] for node in only_here}
+    def _find_beyond(self, revision: str, other: str | None) -> set[str]:
+        """Return the revisions that `revision` contains and `other` does not."""
+        common = set(list_ancestors(self._parents, [other])) if other in self._parents else set()
+        return set(list_ancestors(self._parents, [revision], common))
+
+    def _list_infos_beyond(self, revision: str, other: str) -> Iterator[RevisionInfo]:
+        """Yield the revisions that `revision` contains and `other` does not, parents first."""
+        beyond = self._find_beyond(revision, other)
+        within = {node: [parent for parent in self._parents[node] if parent in beyond] for node in beyond}
         for node in TopologicalSorter(within).static_order():
             if node not in self._infos:
                 self._infos[node] = self._engine.read_revision(node)
@@ -130,58 +132,64 @@ class Ancestry:
 
 
 class MergeBases:
-    """Finds merge bases of commits that some tips reach.
+    """Find merge bases of code commits. `tips`: commits that contain all of them.
 
-    A shallow clone ends at its boundary, at commits whose parents are missing. Each commit has a
-    bit for every boundary commit that it reaches. If two commits reach different parts of the
-    boundary, the missing history may be older than their merge base, or have it. If both reach the
-    same part, the clone has everything that only one of them has, and also a merge base. But of
-    several bases, one may be an ancestor of another behind the boundary.
+    A shallow clone ends at its boundary: commits whose parents are missing. Each commit gets a bit
+    for every boundary commit that it contains:
+
+    * If two commits contain different parts of the boundary, their merge base may be in the missing
+      history.
+    * If both contain the same part, the clone has all commits that only one of them contains, and a
+      merge base. If there are several bases, one may be an ancestor of another behind the boundary.
     """
 
     def __init__(self, places: Places, *tips: str) -> None:
         self._places = places
-        self._cut: dict[str, int] = {}
+        self._boundary_bits: dict[str, int] = {}
         if boundary := history.read_shallow_boundary(places):
             bits = {commit: 1 << number for number, commit in enumerate(sorted(boundary))}
-            self._cut = carry_bits(history.list_commits(places, tips), bits)
+            self._boundary_bits = carry_bits(history.list_commits(places, tips), bits)
 
     def find_bases(self, commit: str, *others: str) -> list[str] | None:
         """Return all best common ancestors; None if this clone cannot decide."""
-        cut = self._cut.get(commit, 0)
-        if cut != self._join_bits(others):
+        boundary = self._boundary_bits.get(commit, 0)
+        if boundary != self._join_bits(others):
             return None
         bases = pin_merge.list_merge_bases(self._places, [commit, *others])
-        return None if cut and len(bases) > 1 else bases
+        return None if boundary and len(bases) > 1 else bases
 
     def is_settled(self, head: str, base: str, commits: Mapping[str, Sequence[str]]) -> bool:
-        """Return whether `commits` are complete: all commits that the head has and the base does
-        not.
+        """Return whether this clone knows all commits that `head` contains and `base` does not.
 
-        `commits`: those in this clone, with their parents. One of them could be in the base's
-        history behind the boundary. Then that history would also have all its ancestors. But the
-        commit reaches the whole boundary itself, and no commit is its own ancestor.
+        `commits`: those that this clone has, with their parents. One of them could still be in the
+        missing history of the base. Then this history would also have all its ancestors. That is
+        impossible if the commit contains the whole boundary, because no commit is its own ancestor.
         """
         if self.find_bases(head, base) is None:
             return False
-        cut = self._cut.get(head, 0)
-        return not cut or all(
-            sides and all(side in commits or self._cut.get(side, 0) == cut for side in sides)
-            for sides in commits.values()
-        )
+        boundary = self._boundary_bits.get(head, 0)
+        if not boundary:
+            return True
+        for parents in commits.values():
+            if not parents:
+                return False
+            if any(parent not in commits and self._boundary_bits.get(parent, 0) != boundary for parent in parents):
+                return False
+        return True
 
     def _join_bits(self, commits: tuple[str, ...]) -> int:
+        """Return the boundary bits that any of the commits has."""
         bits = 0
         for commit in commits:
-            bits |= self._cut.get(commit, 0)
+            bits |= self._boundary_bits.get(commit, 0)
         return bits
 
 
 def is_comparable(places: Places, base: str | None, head: str) -> bool:
-    """Return whether this clone can decide which commits `head` has and `base` does not.
+    """Return whether this clone can decide which commits `head` contains and `base` does not.
 
-    It must also decide where each merge among them comes from. Both commits exist here. `base`
-    None: the head has no parent.
+    It must also have the merge bases of each merge among them. Both commits exist here. `base`:
+    None if the head has no parent.
     """
     if not history.read_shallow_boundary(places):
         return True
@@ -189,9 +197,9 @@ def is_comparable(places: Places, base: str | None, head: str) -> bool:
     commits = history.list_commits(places, [head], without=base)
     if base and not merge_bases.is_settled(head, base, commits):
         return False
-    merges = (sides for sides in commits.values() if len(sides) > 1)
-    return all(
-        merge_bases.find_bases(side, *(other for other in sides if other != side)) is not None
-        for sides in merges
-        for side in sides
-    )
+    for parents in commits.values():
+        for side in parents if len(parents) > 1 else ():
+            others = [parent for parent in parents if parent != side]
+            if merge_bases.find_bases(side, *others) is None:
+                return False
+    return True

@@ -1,8 +1,8 @@
-"""Fetch the history that a comparison needs into a shallow checkout.
+"""Fetch missing git history into a shallow clone, as far as a comparison of commits needs it.
 
-`actions/checkout` fetches one commit by default. More history is fetched into the same repository
-with its own git configuration, so that the checkout's credentials apply. No ref moves, and nothing
-is checked out. Commits of a contributor are objects that no ref names.
+The GitHub Action needs this, because `actions/checkout` fetches one commit by default. git fetches
+into the same repository, so that the checkout's credentials apply. No ref moves, and nothing is
+checked out.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from vmrag_link.workspace.commits.ancestry import is_comparable
 
 HINT = "run 'git fetch --unshallow', or set 'fetch-depth: 0' for actions/checkout in a workflow"
 
-# 50, 200, 800 commits, all. Blobs are left out, because only the pins of old commits are read. git
-# fetches those together when they are needed.
+# Together 50, 200, 800 and all commits. Blobs are left out, because only the pins of old commits
+# are read. git fetches them when they are needed.
 _STEPS = ("--deepen=50", "--deepen=150", "--deepen=600", "--unshallow")
 _WITHOUT_FILES = "--filter=blob:none"
 
 
 def fetch_commits(places: Places, commits: Iterable[str], *, files: bool = False) -> None:
-    """Fetch missing commits. Raises `HistoryMissing`.
+    """Fetch those of the commits that are missing. Raises `HistoryMissing`.
 
-    `files`: also fetch their contents, which git otherwise fetches one by one on demand.
+    `files`: also fetch the contents of their files, which git otherwise fetches on demand.
     """
     if lacking := objects.find_missing_commits(places, commits):
         # A depth would make a complete clone a shallow one.
@@ -44,10 +44,10 @@ def is_gone(missing: HistoryMissing) -> bool:
 
 
 def make_comparable(places: Places, base: str | None, head: str) -> None:
-    """Fetch enough history to decide which commits `head` has and `base` does not.
+    """Fetch enough history to decide which commits `head` contains and `base` does not.
 
-    `base` None: the head and its parents. Raises `HistoryMissing`, because with less history
-    "nothing is lost" would be a guess.
+    `base`: by default the first parent of the head. Raises `HistoryMissing` if the history cannot
+    be fetched.
     """
     fetch_commits(places, [head])
     base = base or next(iter(objects.read_parents(places, head)), None)
@@ -72,10 +72,10 @@ def fetch_all_history(places: Places, tip: str) -> None:
 
 
 def resolve_name(places: Places, name: str) -> str:
-    """Return the commit of a name. Fetch what it needs.
+    """Return the commit that a name means, and fetch it if it is missing.
 
-    That is a branch of a remote that was not fetched, such as `origin/main`, or the history of
-    `HEAD~3`. Raises `HistoryMissing`, `GitReferenceMissing` and the errors of a fetch.
+    For example, fetch the branch for `origin/main`, or the history for `HEAD~3`. Raises
+    `HistoryMissing`, `GitReferenceMissing` and the errors of a fetch.
     """
     try:
         return plumbing.resolve_commit(places, name)
@@ -94,6 +94,7 @@ def resolve_name(places: Places, name: str) -> str:
 
 
 def _resolve_deeper(places: Places, name: str, start: str) -> str:
+    """Fetch the history of `start` step by step until the name has a commit."""
     for step in _STEPS:
         _fetch_history(places, [start], step, _WITHOUT_FILES)
         with contextlib.suppress(GitReferenceMissing):
@@ -104,7 +105,7 @@ def _resolve_deeper(places: Places, name: str, start: str) -> str:
 
 
 def find_code_remote(places: Places) -> Peer:
-    """Return the remote of the code. Raises `HistoryMissing`."""
+    """Return the git remote from which to fetch code. Raises `HistoryMissing` without a remote."""
     names = remotes.list_for_reading(places, None)
     if not names:
         raise HistoryMissing("this checkout has no remote to fetch history from.", hint=HINT)
@@ -112,6 +113,7 @@ def find_code_remote(places: Places) -> Peer:
 
 
 def _fetch_history(places: Places, commits: list[str], *options: str) -> None:
+    """Run `git fetch` for these commits. Raises `HistoryMissing`."""
     peer = find_code_remote(places)
     try:
         transfer.fetch_commits(places, peer, commits, *options)

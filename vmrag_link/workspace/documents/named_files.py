@@ -1,7 +1,8 @@
-"""Find and read the files that a user or an agent names.
+"""Find and read files that a user or an agent names, to add them as documents.
 
-An agent may take a path from an untrusted text. So links are resolved before the path is compared
-with the allowed folders, and the file that is read must be the file that was checked.
+An agent may take a path from an untrusted text. So symbolic links are resolved before the path is
+compared with the allowed folders, and the file that is read must be the file that was checked. A
+user may read any file.
 """
 
 from __future__ import annotations
@@ -36,11 +37,13 @@ class SourceContent(Record, frozen=True):
     """A file or page that was read."""
 
     key: str
-    """Its identity, the same on every machine if possible. For a file in the work tree: the path
-    below the top, otherwise the absolute path. For a page: the URL without credentials.
+    """Its identity, the same on every machine if possible.
+
+    For a file in the work tree, this is the path from the top, for another file the absolute path,
+    and for a page the URL without credentials.
     """
     name: str
-    """File name for the converter, and for a missing title."""
+    """The file's name, from which the converter guesses format and title."""
     hash: str
     """SHA-256 of the bytes."""
     data: bytes
@@ -56,22 +59,21 @@ class SourceContent(Record, frozen=True):
 
 
 class NamedFile(NamedTuple):
-    """A file that the user named.
-
-    `path`: absolute; only its last part may be a link. `target`: the file to read, without links.
-    """
+    """A file that a user or an agent named."""
 
     path: Path
+    """An absolute path, in which only the last part may be a symbolic link."""
     target: Path
+    """The file to read, without symbolic links."""
 
 
 def resolve_file(path: Path) -> NamedFile:
-    """Return the file that an absolute path means."""
+    """Return the file that an absolute path means, for a user."""
     return NamedFile(Path(_resolve_links(path.parent), path.name), _resolve_links(path))
 
 
 def find_file(ws: Workspace, path: str) -> NamedFile:
-    """Return the file that an agent means, from the working directory or from the top.
+    """Return the file that an agent means. A relative path begins in the working directory or top.
 
     Raises `AccessDenied` for a path outside of `ingest.allowed_roots`, whether it exists or not,
     and for files in git folders.
@@ -81,7 +83,9 @@ def find_file(ws: Workspace, path: str) -> NamedFile:
     directory = _working_directory()
     roots = _allowed_roots(ws, directory)
     given = Path(os.path.expanduser(path))  # noqa: PTH111  never raises
-    starts = [*([directory] if directory and _is_below(_resolve_links(directory), roots) else []), ws.places.top]
+    starts = [ws.places.top]
+    if directory and _is_below(_resolve_links(directory), roots):
+        starts.insert(0, directory)
     candidates = [resolve_file(start / given) for start in starts]
     for candidate in candidates:
         if _may_be_read(ws.places, candidate.target, roots) and os.path.exists(candidate.target):  # noqa: PTH110  never raises
@@ -112,10 +116,7 @@ def read_file(ws: Workspace, file: NamedFile) -> SourceContent:
 
 
 def key_of(places: Places, file: NamedFile) -> str:
-    """Return the key of a file, as in `SourceContent.key`.
-
-    Raises `FileFailed` if the path is not UTF-8.
-    """
+    """Return the `SourceContent.key` of a file. Raises `FileFailed` if the path is not UTF-8."""
     top = _resolve_links(places.top)
     key = file.path.relative_to(top).as_posix() if file.path.is_relative_to(top) else str(file.path)
     try:
@@ -126,22 +127,25 @@ def key_of(places: Places, file: NamedFile) -> str:
 
 
 def _allowed_roots(ws: Workspace, directory: Path | None) -> list[Path]:
-    """Return where an agent may read: the folders in the settings, otherwise work tree and working
-    directory.
+    """Return the folders below which an agent may read.
 
-    A working directory that belongs to no project is left out, such as the one of a desktop
-    program.
+    These are the folders in the settings, by default work tree and working directory. A working
+    directory outside of all projects, such as that of a desktop program, is left out.
     """
     roots = [Path(folder.strip()) for folder in ws.config.ingest.allowed_roots.split(",") if folder.strip()]
-    usual = [ws.places.top, *([directory] if directory and not is_outside_projects(directory) else [])]
-    return [_resolve_links(root) for root in roots or usual]
+    if not roots:
+        roots = [ws.places.top]
+        if directory and not is_outside_projects(directory):
+            roots.append(directory)
+    return [_resolve_links(root) for root in roots]
 
 
 def _may_be_read(places: Places, target: Path, roots: Sequence[Path]) -> bool:
-    gits = (_resolve_links(places.git_dir), _resolve_links(places.common))
+    """Return whether a path without links is below a root and not in a git folder."""
+    git_folders = (_resolve_links(places.git_dir), _resolve_links(places.common))
     # Git folders of any repository may have credentials. `.GIT` is the same folder on macOS.
-    in_git_folder = any(map(is_git_folder, target.parts)) or _is_below(target, gits)
-    return _is_below(target, roots) and not in_git_folder
+    is_in_git = any(map(is_git_folder, target.parts)) or _is_below(target, git_folders)
+    return _is_below(target, roots) and not is_in_git
 
 
 def _is_below(path: Path, folders: Iterable[Path]) -> bool:
@@ -149,9 +153,7 @@ def _is_below(path: Path, folders: Iterable[Path]) -> bool:
 
 
 def _read_once(path: Path, max_bytes: int) -> tuple[bytes, float | None]:
-    """Return the bytes of a file and its time, or None as the time if the file changed
-    during the read.
-    """
+    """Return the bytes of a file and its time. Without a time, the file changed meanwhile."""
     try:
         # A pipe without a writer would block, and a link would lead to another file.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -164,8 +166,8 @@ def _read_once(path: Path, max_bytes: int) -> tuple[bytes, float | None]:
         raise _open_error(path, error) from error
     if len(data) > max_bytes:
         raise _size_error(path, max_bytes)
-    whole = _file_state(before) == _file_state(after) and len(data) == after.st_size and _is_same_file(path, after)
-    return data, after.st_mtime if whole else None
+    is_unchanged = _file_state(before) == _file_state(after) and len(data) == after.st_size
+    return data, after.st_mtime if is_unchanged and _is_same_file(path, after) else None
 
 
 def _require_regular(path: Path, status: os.stat_result, max_bytes: int) -> None:
@@ -195,11 +197,8 @@ def _open_error(path: Path, error: OSError) -> FileFailed:
         kind = _KINDS.get(stat.S_IFMT(path.stat().st_mode))
     except OSError:
         kind = None
-    return _read_error(
-        path,
-        f"it is {kind}" if kind else (error.strerror or str(error)),
-        hint=f"run 'ls -la {quoted(path)}' to check its permissions",
-    )
+    reason = f"it is {kind}" if kind else error.strerror or str(error)
+    return _read_error(path, reason, hint=f"run 'ls -la {quoted(path)}' to check its permissions")
 
 
 def _size_error(path: Path, max_bytes: int) -> FileFailed:
@@ -234,14 +233,12 @@ def _working_directory() -> Path | None:
 
 
 def _resolve_links(path: Path) -> Path:
-    """Return the path without `..` and links, as far as it exists.
-
-    A cycle of links is not followed.
-    """
+    """Return the path without `..` and symbolic links, as far as it exists."""
     return Path(os.path.realpath(path))
 
 
 def hash_of(data: bytes) -> str:
+    """Return the `SourceContent.hash` of some bytes."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -251,7 +248,7 @@ def is_url(source: str) -> bool:
 
 
 def shown_source(ws: Workspace, document: Document) -> str:
-    """Return a document's source as a user of this machine knows it.
+    """Return the source of a document for this machine: a URL or an absolute path.
 
     The stored source of a file in the work tree is its path from the top.
     """

@@ -1,4 +1,8 @@
-"""Pins of a knowledge base without documents. `vmrag init --sources` of version 0.1 wrote them."""
+"""Advise to remove the pin of a knowledge base without documents.
+
+`vmrag init --sources` of version 0.1 wrote such pins. Now files need neither a knowledge base nor a
+pin.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ UNINSTALL = "vmrag uninstall --all"
 REMOVE_PIN = f'{UNINSTALL} && git checkout -- {CONFIG_NAME} && git commit -am "Remove the empty pin"'
 
 _MARKER = "empty-pin"
-"""Name of a file in `.git/vmrag`: this clone was checked."""
+"""Name of a file in `.git/vmrag`, which exists after `describe_once` was called in this clone."""
 
 
 def is_empty(ws: Workspace) -> bool:
@@ -33,10 +37,10 @@ def describe_once(ws: Workspace) -> str:
 
     The text is empty for other pins, and after the first call in a clone.
     """
-    is_new = ws.is_initialized and bool(ws.sources.configured) and mark_clone(ws)
-    return (
-        hints.suggest_command(REMOVE_PIN, "remove the pin, which has no documents") if is_new and is_empty(ws) else ""
-    )
+    is_first_call = ws.is_initialized and bool(ws.sources.configured) and mark_clone(ws)
+    if not (is_first_call and is_empty(ws)):
+        return ""
+    return hints.suggest_command(REMOVE_PIN, "remove the pin, which has no documents")
 
 
 def form_uninstall(ws: Workspace) -> str:

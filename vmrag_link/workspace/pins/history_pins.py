@@ -1,6 +1,7 @@
-"""Read the pins in the git history, and offer revisions to a commit without a pin.
+"""Read the pins in git's history, and offer revisions for a commit without a pin.
 
-For example, an old tag or a branch from before the first pin has no pin.
+A commit from before the first pin has no pin, for example an old tag. Then the user chooses one of
+the offers, because vmrag cannot know which documents belong to the commit.
 """
 
 from __future__ import annotations
@@ -20,12 +21,11 @@ from vmrag_link.pin import Pin
 from vmrag_link.workspace import Workspace
 
 NO_DOCUMENTS = "begin without documents"
-_SHOWN_BRANCHES = 3
-"""Number of branches that a text names."""
+_MAX_LISTED_BRANCHES = 3
 
 
 def pins_reached(places: Places, commit: str) -> Iterator[tuple[Pin, Sequence[str]]]:
-    """Yield the pins of a commit and its ancestors, as `read_pins` does."""
+    """Yield the pins of a commit and its ancestors, each with the commits that introduced it."""
     return parse_pins(places, history.list_reachable_pins(places, [commit]))
 
 
@@ -35,19 +35,17 @@ def pins_after(places: Places, commit: str) -> Iterator[Pin]:
 
 
 def read_pins(places: Places, *, reflogs: bool = True, also: Iterable[str] = ()) -> Iterator[tuple[Pin, Sequence[str]]]:
-    """Yield each pin with the commits that introduced it, newest first, of the refs in
-    `git.history.list_pins`.
+    """Yield each pin in the history of all refs, with the commits that introduced it, newest first.
 
-    Unreadable pins are left out.
+    `reflogs`: also search reflogs. `also`: more commits to search. Unreadable pins are left out.
     """
     return parse_pins(places, history.list_pins(places, reflogs=reflogs, also=also))
 
 
 def list_pinned(places: Places) -> list[str]:
-    """Return the revisions that anything in git pins, latest first: refs, reflogs, work trees and
-    merges in progress.
+    """Return all revisions that git needs, also missing ones, latest first.
 
-    Missing revisions are included.
+    These are the pins of refs, reflogs, work trees and merges in progress.
     """
     uncommitted = (try_read_pin(places.kb, data) for data in work_trees.list_uncommitted_pins(places))
     committed = (pin for pin, _ in read_pins(places, also=work_trees.list_noted_commits(places)))
@@ -55,24 +53,24 @@ def list_pinned(places: Places) -> list[str]:
 
 
 def read_branch_pins(places: Places, branches: Iterable[str]) -> dict[str, str]:
-    """Return the pinned revision at the end of each code branch.
-
-    Branches without a pin are left out.
-    """
+    """Return the pinned revision at the head of each code branch that has a pin."""
     names = {BRANCHES + branch: branch for branch in branches}
     pins = ((names[name], try_read_pin(places.kb, data)) for name, data in history.read_pins(places, names).items())
     return {code: pin.dolt_commit for code, pin in pins if pin}
 
 
 def is_unpinned(ws: Workspace, pinned: str, head: str) -> bool:
-    """Return whether a revision is ahead of the pinned one, and no commit in git ever pinned it."""
+    """Return whether `head` is ahead of the revision `pinned`, and no git commit ever pinned it."""
     engine = ws.engine
-    ahead = pinned != head and engine.has_revision(pinned) and engine.is_ancestor(pinned, head)
-    return ahead and head not in list_pinned(ws.places)
+    is_ahead = pinned != head and engine.has_revision(pinned) and engine.is_ancestor(pinned, head)
+    return is_ahead and head not in list_pinned(ws.places)
 
 
 def parse_pins(places: Places, commits_by_data: Mapping[bytes, Sequence[str]]) -> Iterator[tuple[Pin, Sequence[str]]]:
-    """Yield the pins in the data that commits introduced."""
+    """Yield the readable pins, each with the commits that introduced it.
+
+    `commits_by_data`: commits by the bytes of the pin that they introduced.
+    """
     for data, commits in commits_by_data.items():
         if pin := try_read_pin(places.kb, data):
             yield pin, commits
@@ -87,36 +85,43 @@ class Offer(Record, frozen=True):
     commit: str
     """The code commit that introduced its pin."""
     branches: tuple[str, ...]
-    """Code branches that end with it."""
+    """Code branches whose head pins it."""
 
     @property
     def command(self) -> str:
+        """The command that accepts the offer."""
         return f"vmrag pin {self.revision}"
 
     @property
     def described(self) -> str:
         """For example `7 documents, of main` or `7 documents, of commit 1a2b3c4`."""
-        whose = enumerated(self.branches[:_SHOWN_BRANCHES]) or (f"commit {self.commit[:7]}" if self.commit else "")
+        whose = enumerated(self.branches[:_MAX_LISTED_BRANCHES]) or (f"commit {self.commit[:7]}" if self.commit else "")
         return plural(self.documents, "document") + (f", of {whose}" if whose else "")
 
 
 def list_offers(ws: Workspace) -> tuple[Offer, ...]:
-    """Return the current revision and the first revision that was pinned after HEAD.
+    """Return up to two offers: the current revision, and the first one that was pinned after HEAD.
 
-    Without a current revision, the newest pin is also offered. Only readable revisions that exist
-    here are offered. The result is empty if no other commit pins documents. The revision without
-    documents, which is the first of every knowledge base, is left out.
+    Without a current revision, the newest pin is offered instead. Only readable revisions with
+    documents that exist here are offered.
     """
     code = plumbing.read_head(ws.places).commit
     commits: dict[str, str] = {}
-    for pin, introduced in read_pins(ws.places, reflogs=False):
-        commits.setdefault(pin.dolt_commit, introduced[0])
+    for pin, introducing in read_pins(ws.places, reflogs=False):
+        commits.setdefault(pin.dolt_commit, introducing[0])
+    later_revisions = (pin.dolt_commit for pin in pins_after(ws.places, code)) if code else ()
     current = _find_first_usable(ws, filter(None, [ws.current_revision]))
-    later = (pin.dolt_commit for pin in pins_after(ws.places, code)) if code else ()
-    revisions = [*current, *_find_first_usable(ws, later), *([] if current else _find_first_usable(ws, commits))]
-    ends = _list_branches(ws)
+    revisions = [*current, *_find_first_usable(ws, later_revisions)]
+    if not current:
+        revisions += _find_first_usable(ws, commits)
+    branches = _list_branches(ws)
     return tuple(
-        Offer(revision, ws.engine.count_documents(revision), commits.get(revision, ""), tuple(ends.get(revision, ())))
+        Offer(
+            revision,
+            documents=ws.engine.count_documents(revision),
+            commit=commits.get(revision, ""),
+            branches=tuple(branches.get(revision, ())),
+        )
         for revision in dict.fromkeys(revisions)
     )
 
@@ -124,7 +129,7 @@ def list_offers(ws: Workspace) -> tuple[Offer, ...]:
 def undecided_pin(choices: Sequence[Offer], *, empty: str) -> PinMissing:
     """Return the error if the user must choose a revision.
 
-    `empty`: the command for no documents.
+    `choices`: the offers. `empty`: the command to begin without documents.
     """
     pinned = enumerated([f"{offer.revision} ({offer.described})" for offer in choices])
     listed = f" Other commits pin {pinned}." if len(choices) > 1 else ""  # the hint has the first one
@@ -139,8 +144,12 @@ def undecided_pin(choices: Sequence[Offer], *, empty: str) -> PinMissing:
 
 
 def _find_first_usable(ws: Workspace, revisions: Iterable[str]) -> list[str]:
-    """Return the first usable revision in a list, or an empty list."""
-    engine, root = ws.engine, read_root(ws.engine)
+    """Return a list with the first revision that can be offered, or an empty list.
+
+    The first revision of every knowledge base has no documents, so it is not offered.
+    """
+    engine = ws.engine
+    root = read_root(engine)
     usable = (
         revision
         for revision in revisions
@@ -150,7 +159,7 @@ def _find_first_usable(ws: Workspace, revisions: Iterable[str]) -> list[str]:
 
 
 def _list_branches(ws: Workspace) -> dict[str, list[str]]:
-    """Return the code branches that end with each revision."""
+    """Return the code branches by the revision that their head pins."""
     branches: dict[str, list[str]] = {}
     for code, revision in read_branch_pins(ws.places, sorted(work_trees.list_code_branches(ws.places))).items():
         branches.setdefault(revision, []).append(code)

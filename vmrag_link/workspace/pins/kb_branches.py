@@ -1,7 +1,9 @@
-"""List KB branches, name the KB branch of each code branch, and warn about waiting documents.
+"""List KB branches, choose the KB branch of each code branch, and warn about forgotten documents.
 
-Documents wait if their work tree or branch was removed, or if no commit pins their revision. Each
-warning has the command that recovers them.
+The mapping from code branches to KB branches is in git's configuration, so git renames and deletes
+it with the code branch. If two work trees are on the same code branch, the second one gets a
+separate KB branch. Documents are forgotten if their work tree or branch was removed, or if no
+commit pins their revision. Each warning has the command that recovers them.
 """
 
 from __future__ import annotations
@@ -38,9 +40,12 @@ class BranchRow(Record, frozen=True):
     code_branch: str | None
     """The code branch that writes its documents here; None if no code branch does."""
     current: bool
+    """True for HEAD's KB branch."""
 
 
 class BranchesReport(Record, frozen=True):
+    """The result of `vmrag branch`."""
+
     branches: list[BranchRow]
 
 
@@ -49,23 +54,22 @@ def list_branches(ws: Workspace) -> BranchesReport:
 
     Other branches with reserved names are left out.
     """
-    mapped = own_keys.read_kb_owners(ws.places)
+    code_branches = own_keys.read_kb_owners(ws.places)
     current = ws.read_trigger().branch
-    rows = [
-        BranchRow(
-            branch.name, branch.head, branch.dirty, mapped.get(branch.name), mapped.get(branch.name, "") == current
-        )
-        for branch in ws.engine.list_branches()
-        if not branch.name.startswith(RESERVED_PREFIX) or branch.name.startswith(ASIDE_PREFIX)
-    ]
+    rows = []
+    for branch in ws.engine.list_branches():
+        if branch.name.startswith(RESERVED_PREFIX) and not branch.name.startswith(ASIDE_PREFIX):
+            continue
+        code_branch = code_branches.get(branch.name)
+        is_current = code_branch is not None and code_branch == current
+        rows.append(BranchRow(branch.name, branch.head, branch.dirty, code_branch, is_current))
     return BranchesReport(rows)
 
 
 def prepare_branch(ws: Workspace, target: Target) -> str:
-    """Return the KB branch for HEAD's code branch, and record its name in git config.
+    """Return the name of the KB branch to which this work tree writes, and record the mapping.
 
-    The first write creates the branch. git moves the recorded name when you rename the code branch,
-    and deletes it with the code branch.
+    The first write creates the KB branch.
     """
     code = target.trigger.branch
     assert code is not None  # noqa: S101  `require_writable` refuses a detached HEAD
@@ -76,10 +80,12 @@ def prepare_branch(ws: Workspace, target: Target) -> str:
     is_separate = target.in_use_by is not None
     with locks.hold_exclusive(ws.places.mapping_lock, purpose="name a KB branch", timeout=ws.lock_timeout):
         mapped = own_keys.find_kb_branch(ws.places, code, of_tree=is_separate)
-        taken = {kb.lower() for kb in own_keys.read_kb_owners(ws.places) if kb != mapped}
-        if mapped and mapped.lower() not in taken and ws.engine.is_legal_branch_name(mapped):
+        used_names = {kb.lower() for kb in own_keys.read_kb_owners(ws.places) if kb != mapped}
+        if mapped and mapped.lower() not in used_names and ws.engine.is_legal_branch_name(mapped):
             return mapped
-        name = find_free_name(ws.engine, code, taken | ({code.lower()} if is_separate else set()))
+        if is_separate:
+            used_names.add(code.lower())
+        name = find_free_name(ws.engine, code, used_names)
         own_keys.set_kb_branch(ws.places, code, name, of_tree=is_separate)
     if target.in_use_by:
         ws.progress.note(lease.describe_shared(target.in_use_by, code, name))
@@ -121,17 +127,15 @@ def require_new(ws: Workspace, name: str) -> None:
 
 
 def find_free_name(engine: Engine, code: str, taken: set[str]) -> str:
-    """Return the name of the code branch if it is valid and unused, otherwise
-    `b/<slug>-<hash8>`.
+    """Return a name for the KB branch of a code branch.
+
+    This is the name of the code branch if it is valid and unused, otherwise `b/<slug>-<hash8>`.
+    `taken`: names in lower case that cannot be used.
     """
     used = taken | {branch.name.lower() for branch in engine.list_branches()}
-    reserved = code.lower().startswith(RESERVED_PREFIX)
-    if (
-        engine.is_legal_branch_name(code)
-        and code.lower() not in used
-        and not reserved
-        and not re.fullmatch(_LIKE_A_HASH, code)
-    ):
+    is_free = engine.is_legal_branch_name(code) and code.lower() not in used
+    is_confusing = code.lower().startswith(RESERVED_PREFIX) or re.fullmatch(_LIKE_A_HASH, code)
+    if is_free and not is_confusing:
         return code
     slug = re.sub(r"[^a-z0-9]+", "-", code.lower()).strip("-")[:40] or "branch"
     for salt in range(len(used) + 1):
@@ -142,27 +146,25 @@ def find_free_name(engine: Engine, code: str, taken: set[str]) -> str:
     raise AssertionError  # more names than branches were tried
 
 
-_SHOWN_LINES = 3
+_MAX_WARNINGS = 3
 
 
 def list_active_mappings(ws: Workspace) -> list[KbMapping]:
-    """Return the mappings whose code branch exists, and whose work tree exists if they belong to
-    one.
+    """Return the mappings whose code branch exists.
+
+    A mapping of a single work tree is left out if the work tree no longer exists.
     """
-    existing = work_trees.list_code_branches(ws.places)
+    code_branches = work_trees.list_code_branches(ws.places)
     trees = {"", *map(own_keys.format_tree_key, work_trees.list_git_dirs(ws.places))}
-    return [
-        kb_mapping
-        for kb_mapping in own_keys.list_kb_mappings(ws.places)
-        if kb_mapping.code in existing and kb_mapping.tree in trees
-    ]
+    mappings = own_keys.list_kb_mappings(ws.places)
+    return [mapping for mapping in mappings if mapping.code in code_branches and mapping.tree in trees]
 
 
 def list_abandoned(ws: Workspace, target: Target) -> list[KbBranch]:
-    """Return the KB branches with uncommitted documents that no work tree writes.
+    """Return the KB branches with uncommitted documents to which no work tree writes.
 
-    The code branch or the work tree was removed. Or this work tree writes its own KB branch, and
-    the work tree that wrote the other branch has switched to another one.
+    The code branch or the work tree was removed. Or this work tree writes to a separate KB branch,
+    and the work tree that wrote to the other one has switched to another code branch.
     """
     dirty = _list_dirty_branches(ws, target)
     if not dirty:
@@ -177,12 +179,11 @@ def list_abandoned(ws: Workspace, target: Target) -> list[KbBranch]:
 def form_recovery_command(ws: Workspace, target: Target, branch: KbBranch) -> str:
     """Return the command that recovers the uncommitted documents of an abandoned branch.
 
-    If the branch has committed documents that are missing here, the command switches to it. A merge
-    would also import those.
+    If the branch also has commits that the pin lacks, the command switches to it, because a merge
+    would import them.
     """
-    can_merge = (
-        not ws.engine.shared and target.state == "pinned" and ws.engine.is_ancestor(branch.head, target.revision)
-    )
+    is_pinned = target.state == "pinned"
+    can_merge = not ws.engine.shared and is_pinned and ws.engine.is_ancestor(branch.head, target.revision)
     return f"vmrag {'merge' if can_merge else 'branch --switch'} {quoted(branch.name)}"
 
 
@@ -202,13 +203,11 @@ def _list_dirty_branches(ws: Workspace, target: Target) -> list[KbBranch]:
 
 
 def list_branch_warnings(ws: Workspace, target: Target) -> Iterator[str]:
-    """Yield warnings about documents that wait in no work tree: the first few, then
-    their number.
-    """
+    """Yield warnings about forgotten documents: the first few, then the number of others."""
     warnings = [*_warn_uncommitted(ws, target), *_warn_unpinned(ws, target)]
-    yield from warnings[:_SHOWN_LINES]
-    if len(warnings) > _SHOWN_LINES:
-        yield f"{len(warnings) - _SHOWN_LINES} more branches have such documents; run 'vmrag branch' to list them"
+    yield from warnings[:_MAX_WARNINGS]
+    if len(warnings) > _MAX_WARNINGS:
+        yield f"{len(warnings) - _MAX_WARNINGS} more branches have such documents; run 'vmrag branch' to list them"
 
 
 def _warn_uncommitted(ws: Workspace, target: Target) -> Iterator[str]:
@@ -217,37 +216,37 @@ def _warn_uncommitted(ws: Workspace, target: Target) -> Iterator[str]:
     if not dirty:
         return
     abandoned_names = {branch.name for branch in list_abandoned(ws, target)}
-    codes, out = own_keys.read_kb_owners(ws.places), work_trees.list_checked_out(ws.places)
+    code_branches = own_keys.read_kb_owners(ws.places)
+    checked_out = work_trees.list_checked_out(ws.places)
     for branch in dirty:
         subject = f"{branch.name!r} has uncommitted documents"
         if branch.name in abandoned_names:
             command = form_recovery_command(ws, target, branch)
             yield f"{subject}, but its branch or worktree no longer exists; run '{command}' to restore them"
-        elif codes[branch.name] not in out:
-            yield f"{subject}, but no worktree has it; run 'git switch {quoted(codes[branch.name])}' to return to them"
+        elif (code := code_branches[branch.name]) not in checked_out:
+            yield f"{subject}, but no worktree has it; run 'git switch {quoted(code)}' to return to them"
 
 
 def _warn_unpinned(ws: Workspace, target: Target) -> Iterator[str]:
-    """Yield a warning for each branch that is not checked out and has a revision that no commit
-    pins.
+    """Yield a warning for each branch that is not checked out and whose head no commit pins.
 
-    The next work tree of the branch pins that revision (`workspace.follow.recovery`).
+    The next work tree of the branch pins this head (`workspace.follow.recovery`).
     """
-    codes = {kb: code for code, kb in own_keys.read_kb_branches(ws.places).items()}
+    code_branches = {kb: code for code, kb in own_keys.read_kb_branches(ws.places).items()}
     current_name = target.kb_branch.name if target.kb_branch else None
-    heads = {
-        codes[branch.name]: branch
+    others = {
+        code_branches[branch.name]: branch
         for branch in ws.engine.list_branches()
-        if branch.name in codes and branch.name != current_name
+        if branch.name in code_branches and branch.name != current_name
     }
-    if not heads:
+    if not others:
         return
     from vmrag_link.workspace.pins import history_pins
 
-    pins = history_pins.read_branch_pins(ws.places, heads)
-    ahead = {code: head for code, head in heads.items() if code in pins and pins[code] != head.head}
-    ahead = {code: branch for code, branch in ahead.items() if history_pins.is_unpinned(ws, pins[code], branch.head)}
-    out = work_trees.list_checked_out(ws.places) if ahead else set()
-    for code, branch in ahead.items():
-        if code not in out:
+    pins = history_pins.read_branch_pins(ws.places, others)
+    ahead = {code: branch for code, branch in others.items() if code in pins and pins[code] != branch.head}
+    unpinned = {code: branch for code, branch in ahead.items() if history_pins.is_unpinned(ws, pins[code], branch.head)}
+    checked_out = work_trees.list_checked_out(ws.places) if unpinned else set()
+    for code, branch in unpinned.items():
+        if code not in checked_out:
             yield f"no commit of {code!r} pins revision {branch.head[:7]} of {branch.name!r}; run 'git switch {quoted(code)}' to pin it"

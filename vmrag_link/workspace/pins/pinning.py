@@ -1,9 +1,12 @@
-"""Write and stage the pin, register the merge driver, and judge a pin by those of the parents.
+"""Write and stage the pin, and judge whether a commit's pin lost documents of its parents.
 
-Nothing here commits or amends in git. If the pin of a side equals the pin of a merge base, the side
-did not move, and its pin does not matter. The merge's pin must contain the pins of all other sides.
-Documents committed on top, for example during the merge, are allowed. If no side moved, or if there
-is one parent, the pin may move forward, or back to a revision that it contained.
+Nothing here commits in git. The rules of `judge_pin` are:
+
+* A side of a merge *moved* if its pin differs from the pins of all merge bases.
+* The pin of the merge must contain the pins of all sides that moved. It may also contain more, for
+  example documents that were committed during the merge.
+* If no side moved, or if there is one parent, the pin may move forward, or back to a revision that
+  it contained.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ ATTRIBUTES = ".gitattributes"
 
 
 class PinBlock(Record, frozen=True):
-    """A pin for reports. Keys of newer versions are left out."""
+    """The fields of a pin, for reports."""
 
     dolt_remote: str
     dolt_branch: str
@@ -53,11 +56,11 @@ class PinReport(Record, frozen=True):
 
 
 def write_pin(ws: Workspace, revision: str, kb_branch: str, *, remote: str = "") -> PinReport:
-    """Write and stage the pin, unless it names that state already.
+    """Write the pin of a revision if it differs, and stage it.
 
-    The caller holds the workspace's lock. `remote`: the remote that the user chose for this pin; by
-    default that of the settings. Raises `SchemaTooNew` for a revision that this program cannot
-    read.
+    The caller holds the lock of the work tree. `remote`: the remote that the user chose for this
+    pin, by default the remote of the settings. Raises `SchemaTooNew` for a revision that this
+    version of vmrag cannot read.
     """
     ws.engine.require_readable(revision)
     data = plumbing.read_pin_bytes(ws.places)
@@ -74,10 +77,12 @@ def write_pin(ws: Workspace, revision: str, kb_branch: str, *, remote: str = "")
 
 
 def form_block(pin: Pin) -> PinBlock:
+    """Return the fields of a pin, without keys of newer versions."""
     return PinBlock(pin.dolt_remote, pin.dolt_branch, pin.dolt_commit, pin.linked_at)
 
 
 def next_pin(ws: Workspace, old: Pin | None, revision: str, kb_branch: str, *, remote: str = "") -> Pin:
+    """Return the pin that `write_pin` writes after the pin `old`."""
     return pins.update_pin(
         old,
         remote=remote or _find_remote(ws, old),
@@ -88,10 +93,10 @@ def next_pin(ws: Workspace, old: Pin | None, revision: str, kb_branch: str, *, r
 
 
 def _find_remote(ws: Workspace, old: Pin | None) -> str:
-    """Return the remote for a new pin: that of the settings.
+    """Return the remote for a new pin: the remote of the settings.
 
-    If the old pin and the settings file name the same remote, it stays, even if it is not trusted
-    here. Otherwise the knowledge base would go to `git:`. Nothing is contacted.
+    A remote that this user does not trust is replaced by `git:` in the settings. If the old pin and
+    the settings file name such a remote, it stays in the pin. Nothing is contacted.
     """
     stated = ws.settings.loaded.stated_remote
     return old.dolt_remote if old and old.dolt_remote == stated else ws.config.remote
@@ -107,7 +112,7 @@ def is_pin(data: bytes) -> bool:
 
 
 class Attributes(Record, frozen=True):
-    """The change of `.gitattributes`."""
+    """The change of `.gitattributes` by `send_to_driver`."""
 
     written: bool
     edited: bool
@@ -116,10 +121,10 @@ class Attributes(Record, frozen=True):
 
 
 def send_to_driver(places: Places) -> Attributes:
-    """Make git merge the pin by the vmrag merge driver.
+    """Add the line to `.gitattributes` that makes git merge pins with vmrag's merge driver.
 
-    Stage that, unless the user edited the file. Raises `FileFailed` for a link, which may lead
-    anywhere.
+    Stage the file, unless the user edited it. Raises `FileFailed` for a symbolic link, because it
+    may lead anywhere.
     """
     from vmrag_link.git import merge_driver
 
@@ -134,10 +139,13 @@ def send_to_driver(places: Places) -> Attributes:
 
 
 Way = Literal["fine", "back", "dropped"]
+"""How a pin moved: as allowed, back to a revision that it contained, or without documents of a
+side.
+"""
 
 
 class History(Protocol):
-    """An engine, or a replacement for it."""
+    """The methods of an engine that decide which revisions contain others."""
 
     def has_revision(self, revision: str) -> bool: ...
 
@@ -145,36 +153,38 @@ class History(Protocol):
 
 
 class Verdict(NamedTuple):
-    """The judgement of a pin. `lost`: revisions that the pin should contain and does not."""
+    """The judgement of a pin."""
 
     way: Way
     lost: tuple[str, ...] = ()
+    """Revisions that the pin should contain and does not."""
 
 
 def judge_pin(history: History, pin: str, *, sides: Sequence[str], moved: Collection[str] = ()) -> Verdict:
-    """Judge a commit's pin by the pins of its parents.
+    """Judge a commit's pin by the pins of its parents (`sides`).
 
-    `moved`: pins of parents that differ from the pins of the merge bases.
+    `moved`: the pins of sides that moved, for a merge.
     """
     lost = find_dropped(history, pin, bases=(), sides=sides)
     if moved:
         lost = tuple(side for side in lost if side in moved)
     if not lost:
         return Verdict("fine")
-    back = not moved and all(_is_contained(history, side, pin) for side in lost)
-    return Verdict("back" if back else "dropped", lost)
+    is_back = not moved and all(_is_contained(history, side, pin) for side in lost)
+    return Verdict("back" if is_back else "dropped", lost)
 
 
 def find_dropped(history: History, merged: str, *, bases: Collection[str], sides: Sequence[str]) -> tuple[str, ...]:
-    """Return the revisions of the sides that the merged one should contain and does not.
+    """Return the pins of sides that moved and that the merged pin does not contain.
 
-    A missing revision is also dropped.
+    `bases`: the pins of the merge bases. A revision that is missing here is also not contained.
     """
     moved = [side for side in dict.fromkeys(sides) if side not in bases]
     return tuple(side for side in moved if not _is_contained(history, merged, side))
 
 
 def _is_contained(history: History, revision: str, part: str) -> bool:
+    """Return whether a revision contains another one. False if one is missing here."""
     if revision == part:
         return True
     return history.has_revision(revision) and history.has_revision(part) and history.is_ancestor(part, revision)
