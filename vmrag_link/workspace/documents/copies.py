@@ -1,11 +1,11 @@
-"""Find stored copies of tracked files that a source can read. They may be outdated.
+"""Find stored documents that are copies of tracked files, to warn that they may be outdated.
 
-A document's recorded source decides, never its text. No file is read.
+A source could read such a file without storing it. The path that a document records as its source
+decides, never its text. No file is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection as Several
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,11 +22,12 @@ CODE = "STORED_COPIES"
 
 
 class StoredCopy(Record, frozen=True):
-    """A stored document, and the path of its file from the top of the repository."""
+    """A stored document that is a copy of a file."""
 
     collection: str
     doc_id: str
     path: str
+    """The file, from the top of the repository."""
 
 
 def suggest_removal(ws: Workspace) -> str:
@@ -43,9 +44,11 @@ def form_sentence(copies: Sequence[StoredCopy], hint: str = "") -> str:
 
 
 def list_copies(ws: Workspace, at: At) -> tuple[StoredCopy, ...]:
-    """Return all copies at a place, sorted by name. Raises `EngineError` and `GitFailed`."""
-    documents = dict(twins.list_files(ws, ws.engine, at))
-    return _select_tracked(ws, documents)
+    """Return all copies in a revision or branch, sorted by name.
+
+    Raises `EngineError` and `GitFailed`.
+    """
+    return _select_tracked(ws, dict(twins.list_files(ws, ws.engine, at)))
 
 
 def find_copies(ws: ReadableStore, documents: Iterable[tuple[Collection, Document]]) -> tuple[StoredCopy, ...]:
@@ -60,10 +63,7 @@ def find_copies(ws: ReadableStore, documents: Iterable[tuple[Collection, Documen
 
 
 def find_copies_by_name(ws: ReadableStore, at: At, names: Iterable[tuple[str, str]]) -> tuple[StoredCopy, ...]:
-    """Return the copies among documents, by collection and id.
-
-    Raises `EngineError` and `GitFailed`.
-    """
+    """Return the copies among the documents with these keys. Raises `EngineError`, `GitFailed`."""
     if not isinstance(ws, Workspace):
         return ()
     ids: dict[str, dict[str, None]] = {}
@@ -80,19 +80,13 @@ def _read_documents(engine: Engine, at: At, ids: dict[str, dict[str, None]]) -> 
 
 
 def _select_tracked(ws: Workspace, paths: dict[tuple[str, str], str]) -> tuple[StoredCopy, ...]:
+    """Return the documents whose files git tracks. `paths`: path of the file by key."""
     if not paths:
         return ()
+    from vmrag_link.git import listing
     from vmrag_link.sources import rules
 
     # A path from an untrusted source may lead out of the repository.
     readable = {path for path in paths.values() if rules.can_read(path) and not escapes_folder(path)}
-    tracked = _list_tracked(ws, readable)
+    tracked = listing.list_tracked_files(ws.places, readable) if readable else ()
     return tuple(StoredCopy(*key, path) for key, path in sorted(paths.items()) if path in tracked)
-
-
-def _list_tracked(ws: Workspace, paths: Several[str]) -> Several[str]:
-    if not paths:
-        return ()
-    from vmrag_link.git import listing
-
-    return listing.list_tracked_files(ws.places, paths)

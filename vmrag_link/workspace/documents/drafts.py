@@ -1,4 +1,8 @@
-"""Check or create ids, metadata and titles of documents that clients pass."""
+"""Build documents from the texts, ids and metadata that a client passes, and check them.
+
+Ids must be valid and unique, metadata must be storable as JSON without keys that the index
+reserves, and a title is derived if the metadata has none.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +23,11 @@ from vmrag_link.workspace.documents import collections
 
 
 class NewDocument(Record, frozen=True):
-    """A document to add. Without an id it gets a new UUID."""
+    """A document to add."""
 
     text: str
     doc_id: str | None = None
+    """None for a new UUID."""
     metadata: Mapping[str, Any] = {}
 
 
@@ -68,20 +73,19 @@ def new_documents(new: Sequence[NewDocument]) -> list[ImportedDocument]:
 
 
 def title_of(text: str, metadata: Mapping[str, Any]) -> str:
-    """Return the title in the metadata, otherwise the first Markdown heading or the start of the
-    text.
-    """
+    """Return the title in the metadata, or else the first Markdown heading or line of the text."""
     return stated_title(metadata) or find_text_title(text)
 
 
 def title_after_edit(document: Document, text: str) -> str:
-    """Return the title of a document with another text, derived again if the old text gave it."""
+    """Return the title for a new text of a document. A title that the user gave stays."""
     metadata = parse_metadata(document)
-    derived = document.title == title_of(document.content, metadata)
-    return title_of(text, metadata) if derived else document.title
+    is_derived = document.title == title_of(document.content, metadata)
+    return title_of(text, metadata) if is_derived else document.title
 
 
 def stated_title(metadata: Mapping[str, Any]) -> str:
+    """Return the title in the metadata on one line, or ""."""
     title = metadata.get("title")
     return " ".join(title.split()) if isinstance(title, str) else ""
 
@@ -127,6 +131,7 @@ def checked_metadata(metadata: Mapping[str, Any], doc_id: str) -> str:
 
 
 def refused_ids(ids: Iterable[str], reason: str) -> DocumentExists:
+    """Return the error for ids that cannot be added. `reason`: the end of the sentence."""
     repeated = list(ids)
     shown = ", ".join(map(repr, repeated[:3])) + (" …" if repeated[3:] else "")
     return DocumentExists(f"document ids {reason}: {shown}. Nothing was added.", ids=repeated)

@@ -1,4 +1,7 @@
-"""Tracked files as texts, whether a source has them or not."""
+"""Read tracked files as texts, whether they are documents of a source or not.
+
+`vmrag show` and the tools use this for a path that is not the name of a document.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,12 @@ from vmrag_link.workspace.history import document_names, named_places, revparse
 if TYPE_CHECKING:  # a list searches no files
     from vmrag_link.git.submodules import Submodule
 
-MOST_LINKS = 4
-"""Maximum number of symbolic links to follow from link to link."""
+MAX_LINKS = 4
+"""Maximum number of symbolic links to follow, from link to link."""
 
 
 def count_uncovered(ws: Workspace) -> int:
-    """Return how many tracked text files of the work tree are in no source.
+    """Return how many tracked text files do not belong to a source.
 
     The number is computed again if git's index or the sources change.
     """
@@ -62,7 +65,7 @@ def find_named(ws: Workspace, name: str) -> TrackedFile | None:
 
 
 def find_tracked(
-    ws: Workspace, path: str, ref: str = "", *, is_document: bool = False, links: int = MOST_LINKS
+    ws: Workspace, path: str, ref: str = "", *, is_document: bool = False, links: int = MAX_LINKS
 ) -> TrackedFile | None:
     """Return the tracked text file of a path, in the work tree or at a git ref.
 
@@ -71,8 +74,9 @@ def find_tracked(
     if the file cannot be read as text, and the errors of `TrackedTexts`.
     """
     is_path = path and not path.startswith(("/", "../")) and posixpath.normpath(path) == path and "\0" not in path
-    commit = named_places.git_commit(ws, ref) if ref not in ("", revparse.WORKING) else ""
-    if not is_path or (ref not in ("", revparse.WORKING) and not commit):
+    is_in_work_tree = ref in ("", revparse.WORKING)
+    commit = "" if is_in_work_tree else named_places.git_commit(ws, ref)
+    if not is_path or not (is_in_work_tree or commit):
         return None
     from vmrag_link.sources import tracked_texts
 
@@ -81,9 +85,9 @@ def find_tracked(
     if target := texts.read_link_target(path):
         if links and (file := find_tracked(ws, target, ref, links=links - 1)):
             return file
-        name, target = terminal_text.escape_line(path), terminal_text.escape_line(target)
         raise DocumentMissing(
-            f"{name} is a symbolic link to {target}, which is not a tracked file.",
+            f"{terminal_text.escape_line(path)} is a symbolic link to {terminal_text.escape_line(target)}, "
+            "which is not a tracked file.",
             hint=tracked_texts.OTHERWISE,
             doc_id=path,
         )
@@ -93,18 +97,19 @@ def find_tracked(
         return None
     (tracked_text,) = texts.read_texts([path])
     if tracked_text.text is None:
-        name, at = terminal_text.escape_line(path), f" at {ref}" if commit else ""
+        problem = f"{terminal_text.escape_line(path)} {tracked_text.reason}{f' at {ref}' if commit else ''}."
         hint = tracked_texts.HINTS.get(tracked_text.reason, tracked_texts.OTHERWISE)
-        raise DocumentMissing(f"{name} {tracked_text.reason}{at}.", hint=hint, doc_id=path)
-    state = "" if commit else _find_state(ws, path) if texts.is_tracked(path) else "added"
-    return TrackedFile(path, tracked_text.text, commit, state)
+        raise DocumentMissing(problem, hint=hint, doc_id=path)
+    if commit:
+        return TrackedFile(path, tracked_text.text, commit)
+    state = _find_state(ws, path) if texts.is_tracked(path) else "added"
+    return TrackedFile(path, tracked_text.text, uncommitted=state)
 
 
 def _list_submodules(ws: Workspace, commit: str) -> list[Submodule]:
     """Return the submodules that the sources read, of the work tree or of a commit."""
-    return ws.sources.find_submodules(
-        ws.sources.read_config_at(commit) if commit else ws.sources.config, commit or None
-    )
+    config = ws.sources.read_config_at(commit) if commit else ws.sources.config
+    return ws.sources.find_submodules(config, commit or None)
 
 
 def _find_state(ws: Workspace, path: str) -> Literal["", "added", "modified"]:
@@ -112,7 +117,9 @@ def _find_state(ws: Workspace, path: str) -> Literal["", "added", "modified"]:
     if not plumbing.read_head(ws.places).commit:
         return "added"
     kinds = _find_changes(ws, [path]).values()
-    return "" if not kinds else "added" if "added" in kinds else "modified"
+    if not kinds:
+        return ""
+    return "added" if "added" in kinds else "modified"
 
 
 def list_modified(ws: Workspace, paths: Sequence[str]) -> list[str]:
@@ -125,18 +132,20 @@ def _find_changes(ws: Workspace, paths: Sequence[str]) -> dict[str, str]:
     from vmrag_link.git import path_changes
 
     kinds: dict[str, str] = {}
-    for start, places, commit in _list_trees(ws):
-        specs = [f":(top,literal){path[len(start) :]}" for path in paths if path.startswith(start)]
-        if specs and commit:
-            changes = path_changes.list_changes(places, commit, specs)
-            kinds |= {start + change.path: change.kind for change in changes}
-        elif specs and start:  # HEAD does not name this submodule
-            kinds |= {path: "added" for path in paths if path.startswith(start)}
+    for prefix, places, commit in _list_trees(ws):
+        below = [path for path in paths if path.startswith(prefix)]
+        if below and commit:
+            changes = path_changes.list_changes(
+                places, commit, [f":(top,literal){path.removeprefix(prefix)}" for path in below]
+            )
+            kinds |= {prefix + change.path: change.kind for change in changes}
+        elif below and prefix:  # HEAD's commit does not have this submodule
+            kinds |= dict.fromkeys(below, "added")
     return kinds
 
 
 def _list_trees(ws: Workspace) -> Iterator[tuple[str, Places, str | None]]:
-    """Yield where git compares files of the work tree: how their paths begin, and the commit."""
+    """Yield the work tree and each submodule: prefix of its paths, places, and commit in HEAD."""
     yield "", ws.places, plumbing.read_head(ws.places).commit
     for submodule in _list_submodules(ws, ""):
         if submodule.places:

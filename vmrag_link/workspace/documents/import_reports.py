@@ -1,4 +1,4 @@
-"""Reports of imports, and commands for hints about files."""
+"""Reports of imports, and commands for hints that work in the user's current directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RenamedDocument(Record, frozen=True):
-    """A document whose file was renamed. The paths are formed by `ImportBase.make_source`."""
+    """A document whose file was renamed. The paths are relative to the import base."""
 
     doc_id: str
     before: str
@@ -47,8 +47,9 @@ class ImportReport(Record, frozen=True):
     pending: str = ""
     """Why the index was not updated; empty if it was."""
     base: str = ""
-    """The folder that ids are relative to: a path below the root of the repository, `..` for a
-    folder outside of it, empty for documents without files.
+    """The folder that ids are relative to, from the top of the repository.
+
+    `..` means a folder outside of it. Empty for documents without files.
     """
     renamed: tuple[RenamedDocument, ...] = ()
     """Documents that followed renamed files."""
@@ -77,13 +78,15 @@ class ImportReport(Record, frozen=True):
 
 
 def command_here(ws: Workspace, command: str, words: Sequence[str]) -> str:
-    """Return a command that works in the current directory."""
-    top, current = os.path.realpath(ws.places.top), os.path.realpath(os.curdir)
-    away = [] if is_below(current, top) else ["-C", quoted(top)]
-    return " ".join(["vmrag", *away, command, *words])
+    """Return a command of vmrag, with `-C` if the current directory is outside of the work tree."""
+    top = os.path.realpath(ws.places.top)
+    options = [] if is_below(os.path.realpath(os.curdir), top) else ["-C", quoted(top)]
+    return " ".join(["vmrag", *options, command, *words])
 
 
 def path_from_here(ws: Workspace, path: str) -> str:
-    """Return a path below the root, or an absolute one, as one word for `command_here`."""
-    top, current = os.path.realpath(ws.places.top), os.path.realpath(os.curdir)
-    return quoted(os.path.relpath(os.path.join(top, path), current if is_below(current, top) else top))  # noqa: PTH118
+    """Return a path from the top, or an absolute path, as an argument for `command_here`."""
+    top = os.path.realpath(ws.places.top)
+    current = os.path.realpath(os.curdir)
+    start = current if is_below(current, top) else top
+    return quoted(os.path.relpath(os.path.join(top, path), start))  # noqa: PTH118

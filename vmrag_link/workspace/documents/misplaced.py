@@ -1,5 +1,8 @@
-"""Find documents of system collections in a place other than that of the setting
-`system.versioned`.
+"""Find documents of system collections that are not where the setting `system.versioned` requires.
+
+Tools write system collections, such as learned rules. The setting decides whether they are in the
+knowledge base or only on this machine (`LocalStore`). After a change of the setting, existing
+documents stay until `vmrag learning move` moves them.
 """
 
 from __future__ import annotations
@@ -17,16 +20,14 @@ if TYPE_CHECKING:
 MOVE_COMMAND = "vmrag learning move"
 
 PRIVATE_COLLECTIONS = tuple(name for name in SYSTEM_COLLECTIONS if name != CODEBASE)
-"""The collections that the setting applies to. Other collections with these names are stored in the
-same place.
-"""
+"""Names of collections to which the setting applies, of any kind."""
 
 
 def count_misplaced(ws: Workspace, *, committed: bool) -> dict[str, int]:
-    """Count the misplaced documents by collection. Changes nothing.
+    """Return the numbers of misplaced documents by collection. Change nothing.
 
-    Without `committed`, documents of a revision are left out, because other people may share them
-    intentionally.
+    `committed`: False to count only uncommitted documents of the knowledge base, because others may
+    share committed ones intentionally.
     """
     store, at = find_source(ws)
     if at is None:
@@ -41,9 +42,7 @@ def count_misplaced(ws: Workspace, *, committed: bool) -> dict[str, int]:
 
 
 def describe_misplaced(ws: Workspace, *, committed: bool) -> str:
-    """Return a sentence about misplaced documents with the command that helps; empty if there are
-    none.
-    """
+    """Return a sentence about misplaced documents with the command that moves them, or ""."""
     counts = count_misplaced(ws, committed=committed)
     if not counts:
         return ""
@@ -54,8 +53,9 @@ def describe_misplaced(ws: Workspace, *, committed: bool) -> str:
 
 
 def find_source(ws: Workspace) -> tuple[DocumentStore, At | None]:
-    """Return the place where no document of these collections should be; None if it
-    does not exist.
+    """Return the store that should have no document of these collections, and where to read it.
+
+    If the store has no documents, there is nothing to read (None).
     """
     if ws.config.system.versioned:
         from vmrag_link.workspace import local_store

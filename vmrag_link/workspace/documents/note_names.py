@@ -1,4 +1,7 @@
-"""Which notes names mean: a note is also named by the path of its file."""
+"""Find the notes that names mean. The path of its file is also a name of a note.
+
+Other names of documents are resolved by `history.document_names`.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +28,15 @@ def find_note_id(ws: Workspace, source: SourceSettings, name: str) -> str:
 def select_notes(
     ws: Workspace, names: Sequence[str], trees: Sequence[SourceTree | None], *, within: str | None
 ) -> NamedSelection | None:
-    """Return the notes in some trees that these names mean; None if a stored document is meant.
+    """Return the notes in some trees that these names mean; None if they may mean stored documents.
 
-    Raises `DocumentAmbiguous`, and `DocumentMissing` if no stored document can be meant.
+    `within`: as for `document_names.select_named`. Raises `DocumentAmbiguous`, and
+    `DocumentMissing` if the names can only mean notes.
     """
     writable = [source.collection for source in ws.sources.configured if source.write]
     if not writable or not names or within not in (None, *writable):
         return None
-    by_path = {name: note for name in names for tree in trees if tree and (note := tree.find_note(name))}
-    by_name = {name: note[1] if within else str(DocumentName(*note)) for name, note in by_path.items()}
-    names = [by_name.get(name, name) for name in names]
+    names = [_replace_path(name, trees, within) for name in names]
     rows = FileNames(*trees).select_collections(writable)
     try:
         return document_names.select_named(rows, [""], names, within=within)
@@ -44,3 +46,14 @@ def select_notes(
         if within or not ws.is_initialized or any(name.partition("/")[0] in writable for name in names):
             raise
         return None
+
+
+def _replace_path(name: str, trees: Sequence[SourceTree | None], within: str | None) -> str:
+    """Return the full name of the note whose file has this path, or its id if `within` is given.
+
+    Another name is returned unchanged. If several trees have the file, the last one decides.
+    """
+    for tree in reversed(trees):
+        if tree and (note := tree.find_note(name)):
+            return note[1] if within else str(DocumentName(*note))
+    return name

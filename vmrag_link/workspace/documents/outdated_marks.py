@@ -1,4 +1,7 @@
-"""Find notes that cite files which changed after the note: marks for answers, and a list."""
+"""Find outdated notes: notes that cite files which changed after the last commit of the note.
+
+Answers mark such notes (`find_outdated`), and `vmrag list --outdated` lists them (`list_outdated`).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from vmrag_link.workspace import Workspace, source_tree
 if TYPE_CHECKING:
     from vmrag_link.workspace import ReadableStore
 
-MOST_SECONDS = 60.0
+MAX_LISTING_SECONDS = 60.0
 """Time limit of all git processes for a list of all notes."""
 
 Key = tuple[str, str]
@@ -24,11 +27,10 @@ Key = tuple[str, str]
 def find_outdated(
     ws: ReadableStore, documents: Iterable[tuple[Collection, Document]], commit: str | None = None
 ) -> Mapping[Key, str]:
-    """Return what each outdated note cites, such as `cites src/auth.py:10, changed since in 2
-    commits`, by collection and id.
+    """Return a text for each outdated note among the documents, by key.
 
-    `commit`: the commit to compare; None for the working tree. Starts at most one git process, and
-    none if no note is among the documents.
+    For example `cites src/auth.py:10, changed since in 2 commits`. `commit`: the commit to compare;
+    None for the working tree. At most one git process is started.
     """
     notes = [document for collection, document in documents if collection.has_notes]
     if not notes:
@@ -70,11 +72,11 @@ def list_outdated(ws: Workspace, collection: str | None) -> OutdatedReport:
     if collection is not None and collection not in writable:
         raise no_collection(collection, writable)
     tree = source_tree.read_work_tree(ws)
-    keys = [key for key in tree.files if key[0] in writable and collection in (None, key[0])] if tree else []
-    documents = tree.read_documents(keys) if tree else {}
+    collections = writable if collection is None else [collection]
+    documents = tree.read_documents([key for key in tree.files if key[0] in collections]) if tree else {}
     texts = {document.source: document.content for document in documents.values()}
     head = plumbing.read_head(ws.places).commit
-    check = check_all_notes(ws.places, texts, head, seconds=MOST_SECONDS)
+    check = check_all_notes(ws.places, texts, head, seconds=MAX_LISTING_SECONDS)
     rows = [
         OutdatedRow(*key, document.source, document.title, check.outdated[document.source].citations)
         for key, document in sorted(documents.items())

@@ -1,4 +1,8 @@
-"""Find the document that an imported file belongs to, also if the file was renamed."""
+"""Find the document that an imported file belongs to, also if the file was renamed.
+
+A document of a collection keeps its id when its file is renamed. An import calls
+`find_renamed_files` before it has a lock, and `place_documents` when it plans the rows.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,8 @@ import msgspec
 from vmrag_link.documents.import_base import OUTSIDE, ImportBase, escapes_folder
 from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import UsageInvalid, quoted
-from vmrag_link.git import listing, renames
+from vmrag_link.git import listing
+from vmrag_link.git.renames import find_renames
 from vmrag_link.models import At, Record
 from vmrag_link.paths import Places
 from vmrag_link.workspace import Workspace
@@ -18,13 +23,14 @@ from vmrag_link.workspace.documents.import_reports import RenamedDocument
 
 
 class Placing(Record, frozen=True):
-    """Documents with the ids that their files have already, if any."""
+    """Imported documents with their ids."""
 
     documents: tuple[ImportedDocument, ...]
+    """Each has the id of the stored document of its file, or a new id."""
     moved: frozenset[str]
-    """Ids of documents whose former file is gone."""
+    """Ids of stored documents with another file than before, which no longer exists."""
     renamed: tuple[RenamedDocument, ...]
-    """Renamed files among them: the text shows that it is the same file."""
+    """Documents whose file was renamed, by git or by an equal text."""
 
 
 def list_file_documents(ws: Workspace, at: At, collection: str, base: ImportBase) -> list[tuple[str, str]]:
@@ -37,8 +43,8 @@ def find_renamed_files(
 ) -> dict[str, str]:
     """Return the former source of each renamed file, by its present source.
 
-    git reports renames. If git does not know a file, its text must be equal to that of exactly one
-    missing file. Call this without a lock. Raises `GitFailed`.
+    git reports renames of files that it tracks. Another file was renamed if its text is equal to
+    the text of exactly one missing file. Call this without a lock. Raises `GitFailed`.
     """
     stored = list_file_documents(ws, at, collection, base)
     ids = base.map_ids_by_source(stored)
@@ -48,23 +54,18 @@ def find_renamed_files(
         lost = {source: lost[source] for source in lost.keys() - listing.list_absent_paths(ws.places, lost)}
     if not lost or not new:
         return {}
-    former: dict[str, str] = {}
+    renames: dict[str, str] = {}
     if base.recorded != OUTSIDE:
-        former = {now: old for old, now in renames.find_renames(ws.places, list(lost)).items() if now in new}
-    unmatched = {source: doc_id for source, doc_id in lost.items() if source not in former.values()}
-    hashes = {
-        header.doc_id: header.content_hash
-        for header in ws.engine.read_headers(at, collection=collection, ids=unmatched.values())
-    }
-    before = _select_unique({source: hashes.get(doc_id, "") for source, doc_id in unmatched.items()})
-    now = _select_unique(
-        {
-            source: document.content_hash
-            for source, document in new.items()
-            if source not in former and document.content.strip()
-        }
-    )
-    return former | {now[text]: before[text] for text in now.keys() & before.keys()}
+        renames = {now: old for old, now in find_renames(ws.places, list(lost)).items() if now in new}
+    unmatched = {source: doc_id for source, doc_id in lost.items() if source not in renames.values()}
+    headers = ws.engine.read_headers(at, collection=collection, ids=unmatched.values())
+    hashes = {header.doc_id: header.content_hash for header in headers}
+    old_by_hash = _select_unique({source: hashes.get(doc_id, "") for source, doc_id in unmatched.items()})
+    remaining = [document for source, document in new.items() if source not in renames and document.content.strip()]
+    new_by_hash = _select_unique({document.source: document.content_hash for document in remaining})
+    for text_hash in new_by_hash.keys() & old_by_hash.keys():
+        renames[new_by_hash[text_hash]] = old_by_hash[text_hash]
+    return renames
 
 
 def place_documents(
@@ -78,8 +79,8 @@ def place_documents(
 ) -> Placing:
     """Return the documents with their ids. Raises `UsageInvalid` if two files have the same id.
 
-    `stored`: from `list_file_documents`. `followed`: from `find_renamed_files`. `copy`: the option
-    of the command.
+    `stored`: the result of `list_file_documents`. `followed`: the result of `find_renamed_files`.
+    `copy`: True if the user gave the option `--copy`, for the hint.
     """
     ids_by_source = base.map_ids_by_source(stored)
     renamed = [
@@ -94,12 +95,9 @@ def place_documents(
         if doc_id in placed:
             raise _same_id_error(base, collection, placed[doc_id], document, copy=copy)
         placed[doc_id] = document if doc_id == document.doc_id else msgspec.structs.replace(document, doc_id=doc_id)
-    moved = (
-        doc_id
-        for doc_id, before in stored
-        if doc_id in placed and placed[doc_id].source != before and is_lost(base, before)
-    )
-    return Placing(tuple(placed.values()), frozenset(moved), tuple(sorted(renamed, key=lambda pair: pair.doc_id)))
+    changed = [(doc_id, old) for doc_id, old in stored if doc_id in placed and placed[doc_id].source != old]
+    moved = frozenset(doc_id for doc_id, old in changed if is_lost(base, old))
+    return Placing(tuple(placed.values()), moved, tuple(sorted(renamed, key=lambda pair: pair.doc_id)))
 
 
 def list_missing_documents(
@@ -120,7 +118,7 @@ def list_missing_documents(
 
 
 def _select_unique(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return sources by the hash of their text, without texts that occur twice."""
+    """Return the sources by hash, without hashes that occur twice. `texts`: hashes by source."""
     sources_by_text: dict[str, list[str]] = {}
     for source, text in texts.items():
         sources_by_text.setdefault(text, []).append(source)
@@ -140,7 +138,7 @@ def _same_id_error(
 
 
 def is_lost(base: ImportBase, source: str) -> bool:
-    """Return whether a document's file is missing; False for a source that may be anywhere."""
+    """Return whether the file of a document is missing. False for a path that leaves the base."""
     return not escapes_folder(source) and _is_missing(base.source_folder / source)
 
 

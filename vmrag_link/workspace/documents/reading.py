@@ -1,10 +1,14 @@
-"""Read documents at any place: stored ones, those of sources, or both."""
+"""Read whole documents of the work tree or of a git ref: stored ones, files of sources, or both.
+
+Each function calls `read` with the rows and the origin of the answer, because the pin may move
+while documents are read. Then `read` is called again.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from vmrag_link.errors import NO_DOCUMENTS, CollectionMissing, GitReferenceMissing, ServerUnreachable, no_collection
 from vmrag_link.git import plumbing
@@ -23,17 +27,13 @@ from vmrag_link.workspace.history import revparse
 from vmrag_link.workspace.indexed_rows import IndexedRows
 from vmrag_link.workspace.worktree import OpenSources
 
-if TYPE_CHECKING:  # a list searches no files
-    pass
-
 T = TypeVar("T")
 
 
 def read_at(ws: Workspace, ref: str | None, read: Callable[[AnswerOrigin], T]) -> T:
-    """Return the result of `read` for the work tree at its pin, or for `ref`
-    (`revparse.resolve_rev`).
+    """Return the result of `read` for stored documents at `ref` (`revparse.resolve_rev`).
 
-    `read` may be called again if the pin moves while it runs.
+    Without `ref`, these are the documents of the work tree, after it followed its pin.
     """
     if ref is None or ref == revparse.WORKING:
         return read_consistently(ws, lambda: read(find_origin(ws)), index=False)
@@ -41,13 +41,14 @@ def read_at(ws: Workspace, ref: str | None, read: Callable[[AnswerOrigin], T]) -
 
 
 def _find_revision_origin(ws: Workspace, revision: str) -> AnswerOrigin:
+    """Return the origin of answers from a revision."""
     head = plumbing.read_head(ws.places).commit
     block = KbBlock(str(ws.places.top), head, None, revision, dirty=False, in_sync=True)
     return AnswerOrigin(revision, revision, block, ())
 
 
 class TextSource(Protocol):
-    """Reads whole documents of a knowledge base, or of an index of it."""
+    """The methods for reading documents that an engine and an index have."""
 
     def list_collections(self, at: At) -> list[Collection]: ...
 
@@ -61,10 +62,11 @@ class TextSource(Protocol):
 
 
 class JoinedTexts:
-    """Stored documents and documents of sources, as documents of one place."""
+    """Stored documents and files of sources. Files hide a stored collection of the same name."""
 
     def __init__(self, rows: TextSource, files: IndexedRows) -> None:
-        self._rows, self._files = rows, files
+        self._rows = rows
+        self._files = files
         self._names = {collection.name for collection in files.list_collections("")}
 
     def list_collections(self, at: At) -> list[Collection]:
@@ -92,18 +94,20 @@ class JoinedTexts:
 
 
 def read_texts(ws: Workspace, ref: str | None, read: Callable[[TextSource, AnswerOrigin], T]) -> T:
-    """Return the result of `read` for stored documents and documents of sources.
+    """Return the result of `read` for stored documents and files of sources.
 
-    Without a knowledge base, `read` gets the documents of sources only.
+    `ref`: as for `read_at`. Without stored documents, `read` gets only the files.
     """
     with files_at(ws, None if ref == revparse.WORKING else ref) as opened:
         if opened is None:
             return read_stored(ws, ref, read)
         files = IndexedRows(opened.folder)
+
+        def read_both(rows: TextSource, origin: AnswerOrigin) -> T:
+            return read(JoinedTexts(rows, files), add_sources(origin, opened))
+
         try:
-            return read_stored(
-                ws, ref, lambda rows, origin: read(JoinedTexts(rows, files), add_sources(origin, opened))
-            )
+            return read_stored(ws, ref, read_both)
         except NO_DOCUMENTS as error:
             origin = find_git_origin(ws, error)
             try:
@@ -133,9 +137,9 @@ def read_stored(ws: Workspace, ref: str | None, read: Callable[[TextSource, Answ
 
 @contextlib.contextmanager
 def files_at(ws: Workspace, ref: str | None) -> Iterator[OpenSources | None]:
-    """Open the documents of sources at a git ref, or in the work tree.
+    """Open the index of the files of sources at a git ref, or in the work tree.
 
-    None if no source has files, for example at a revision of the knowledge base.
+    Yield None without sources, and for a name of the knowledge base.
     """
     if ref is None:
         with ws.source_index.open_work_tree(stored=ws.list_stored_collections()) as opened:
@@ -155,8 +159,9 @@ def collection_names(
 ) -> list[str]:
     """Return the requested collections that are stored.
 
-    If none are requested, return all except those in which tools write, or all that are `searched`.
-    `of_files`: other collections. Raises `CollectionMissing`.
+    Without `requested`, return all except system collections, in which tools write. `searched`:
+    include system collections that a search includes by default. `of_files`: collections that are
+    not stored. Raises `CollectionMissing` for a name that is neither stored nor in `of_files`.
     """
     stored = {row.name: row for row in source.list_collections(at)}
     for name in requested:

@@ -1,4 +1,8 @@
-"""Files that an import refuses: git tracks them in this repository, and a source can read them."""
+"""Find files that an import refuses, because a source can read them without storing a copy.
+
+These are files that git tracks in this repository. A stored copy would become outdated when the
+file changes. The option `--copy` of `vmrag import` stores it anyway.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +21,11 @@ from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents.import_reports import command_here, path_from_here
 
 COPY = "add --copy to store a copy that does not follow the file"
-_MOST = 5
-"""Number of paths that a hint names."""
+_MAX_LISTED_PATHS = 5
 
 
 class TrackedFiles:
-    """Finds the files that an import refuses.
+    """Find the files that one import refuses, and form the hint for all that were refused so far.
 
     The path, the attributes and the size decide whether a source can read a file. Installed extras
     do not matter. The methods raise `GitFailed` and `ConfigInvalid`.
@@ -33,26 +36,32 @@ class TrackedFiles:
 
         `collection`: where to store them. `texts`: files of unknown formats are also texts.
         """
-        self._ws, self._named, self._collection, self._texts = ws, named, collection, texts
+        self._ws = ws
+        self._named = named
+        self._collection = collection
+        self._texts = texts
         self._top = import_base.locate_path(ws.places.top)
         self._reasons: dict[Path, str] = {}
+        """The refused files, each with the reason."""
         self._untracked: set[Path] = set()
+        """The refused files that git does not track yet."""
 
     @property
     def hint(self) -> str:
-        """Return the hint to make the refused files documents; empty if none was refused."""
+        """The hint to make the refused files documents; empty if none was refused."""
         if not self._reasons:
             return ""
         refused = [self._path_from_top(path) or "" for path in self._reasons]
         if all(self._source_of(path) for path in refused):
-            some = "the files" if refused[1:] else f"the file {quoted(refused[0])}"
+            step = "edit the files" if refused[1:] else f"edit the file {quoted(refused[0])}"
             untracked = [path_from_here(self._ws, self._path_from_top(path) or "") for path in self._untracked]
-            step = (
-                hints.suggest_command(f"git add {' '.join(sorted(untracked)[:_MOST])}") if untracked else f"edit {some}"
-            )
+            if untracked:
+                step = hints.suggest_command(f"git add {' '.join(sorted(untracked)[:_MAX_LISTED_PATHS])}")
             return hints.join_alternatives(step, COPY)
         named = [
-            path_from_here(self._ws, str(path)) for path in self._named[:_MOST] if self._path_from_top(path) is not None
+            path_from_here(self._ws, str(path))
+            for path in self._named[:_MAX_LISTED_PATHS]
+            if self._path_from_top(path) is not None
         ]
         kind = ["--kind", "code"] if all(formats.find_by_suffix(path) is None for path in refused) else []
         into = ["--collection", quoted(self._collection)] if self._collection else []
@@ -66,7 +75,9 @@ class TrackedFiles:
         reason = next(iter(self._reasons.values()))
         path = names[0]
         if names[1:]:
-            message = f"{len(names)} files are not stored, because git tracks them: {first_of(names, _MOST)}."
+            message = (
+                f"{len(names)} files are not stored, because git tracks them: {first_of(names, _MAX_LISTED_PATHS)}."
+            )
         else:
             message = f"{path} is not stored: it {reason}."
         return SourceReadOnly(message, hint=self.hint, path=path)
@@ -77,22 +88,26 @@ class TrackedFiles:
             raise self.form_refusal()
 
     def find_reasons(self, files: Sequence[Path]) -> Mapping[Path, str]:
-        """Return why files are refused, without the accepted files.
+        """Return the refused ones of these files, each with the reason.
 
-        The paths are as `import_base.locate_path` returns them.
+        `files`: results of `import_base.locate_path`.
         """
-        paths = {file: path for file in files if (path := self._path_from_top(file)) and self._is_readable(path)}
-        tracked = {file: path for file, path in paths.items() if path in self._tracked}
-        untracked = {file: path for file, path in paths.items() if file not in tracked}
+        tracked: dict[Path, str] = {}
+        untracked: dict[Path, str] = {}
+        for file in files:
+            path = self._path_from_top(file)
+            if path and self._is_readable(path):
+                (tracked if path in self._tracked else untracked)[file] = path
         unreadable = self._find_unreadable(tracked)
-        refused = {file: self._describe_reason(path) for file, path in tracked.items() if file not in unreadable}
-        coming = self._find_untracked(untracked)
-        self._untracked |= coming.keys()
-        self._reasons |= refused | coming
-        return refused | coming
+        reasons = {file: self._describe_reason(path) for file, path in tracked.items() if file not in unreadable}
+        untracked_reasons = self._find_untracked(untracked)
+        self._untracked |= untracked_reasons.keys()
+        reasons |= untracked_reasons
+        self._reasons |= reasons
+        return reasons
 
     def _path_from_top(self, path: Path) -> str | None:
-        """Return a path from the top, behind links; None for one outside."""
+        """Return a path from the top, without symbolic links. None if it is outside."""
         real = Path(os.path.realpath(path)) if path.is_symlink() else path
         return real.relative_to(self._top).as_posix() if real.is_relative_to(self._top) else None
 
@@ -103,6 +118,7 @@ class TrackedFiles:
         return frozenset(listing.list_tracked_files(self._ws.places))
 
     def _is_readable(self, path: str) -> bool:
+        """Return whether a source can read a file of this name."""
         from vmrag_link.code import languages
         from vmrag_link.sources import rules
 
@@ -140,8 +156,8 @@ class TrackedFiles:
         from vmrag_link.sources import rules
 
         sources = self._ws.config.sources if files else ()
-        named = {file: source for file, path in files.items() if (source := rules.find_source(sources, path))}
-        if not named:
+        source_by_file = {file: rules.find_source(sources, path) for file, path in files.items()}
+        if not any(source_by_file.values()):
             return {}
         from vmrag_link.sources.untracked import list_untracked_files
 
@@ -150,6 +166,6 @@ class TrackedFiles:
             untracked.update(*list_untracked_files(self._ws.places, sources))
         return {
             file: f"is a document of the source {source.collection!r} as soon as git tracks it; run 'git add'"
-            for file, source in named.items()
-            if files[file] in untracked
+            for file, source in source_by_file.items()
+            if source and files[file] in untracked
         }

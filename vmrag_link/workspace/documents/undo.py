@@ -1,8 +1,9 @@
-"""Keep texts of notes that were replaced or deleted before git had them.
+"""Keep texts of notes that are replaced or deleted before git has them, for `vmrag restore --undo`.
 
-They are kept for 30 days, up to 100 MB. Each text is a file:
+`note_files` calls `keep_text` before it changes a file. Texts are kept for 30 days, up to 100 MB in
+total. Each text is a file that contains a `KeptNote`:
 
-    .git/vmrag/undo/<time in ns>-<random>    a `KeptNote`
+    .git/vmrag/undo/<time in ns>-<random>
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from vmrag_link.file_access import write_atomically
 from vmrag_link.models import Record
 from vmrag_link.paths import Places
 
-KEEP_NS = 30 * 24 * 3600 * 1_000_000_000
-KEEP_BYTES = 100_000_000
+MAX_AGE_NS = 30 * 24 * 3600 * 1_000_000_000
+MAX_TOTAL_BYTES = 100_000_000
 
 
 class KeptNote(Record, frozen=True):
@@ -59,6 +60,7 @@ def _undo_folder(places: Places) -> Path:
 
 
 def _list_files(places: Places) -> list[Path]:
+    """Return the files of kept texts, newest first."""
     try:
         return sorted((path for path in _undo_folder(places).iterdir() if path.name[:1].isdigit()), reverse=True)
     except (FileNotFoundError, NotADirectoryError):
@@ -67,9 +69,10 @@ def _list_files(places: Places) -> list[Path]:
 
 def _prune_texts(places: Places) -> None:
     """Delete texts above the limits of age and size. Other processes may delete the same files."""
-    oldest, size = time.time_ns() - KEEP_NS, 0
+    oldest = time.time_ns() - MAX_AGE_NS
+    size = 0
     for path in _list_files(places):
         with contextlib.suppress(OSError, ValueError):
             size += path.stat().st_size
-            if size > KEEP_BYTES or int(path.name.partition("-")[0]) < oldest:
+            if size > MAX_TOTAL_BYTES or int(path.name.partition("-")[0]) < oldest:
                 path.unlink()
