@@ -1,4 +1,8 @@
-"""The stores of Chroma on this machine, and the server through which a team shares indexes."""
+"""Build the objects for Chroma from the settings of a work tree.
+
+Chroma has two uses: a store on this machine, which Chroma's own clients can search, and a server
+through which a team shares indexes. Queries of vmrag use neither.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +29,7 @@ if TYPE_CHECKING:
 
 
 class WorkspaceChroma(NamedTuple):
-    """The parts are built from the settings on access, which raises `ConfigInvalid` for invalid
-    settings.
-    """
+    """The objects for Chroma, built on each access. Access raises `ConfigInvalid`."""
 
     places: Places
     views: Views
@@ -44,18 +46,20 @@ class WorkspaceChroma(NamedTuple):
 
     @property
     def _rules(self) -> str:
-        """A text that differs if other files of a commit are in a store. It is empty if no files
-        are.
+        """All values that decide which files of a commit are in a store, as one text.
+
+        Empty if no files are in it.
         """
-        config, places = self.settings.config, self.places
-        is_proposed = not (places.config.exists() or places.pin.exists())
+        config = self.settings.config
+        is_proposed = not (self.places.config.exists() or self.places.pin.exists())
         if config.chroma.sources == "off" or not (config.sources or is_proposed):
             return ""
-        named = msgspec.to_builtins(config.sources) if "sources" in self.settings.loaded.machine else []
+        # The sources of a commit are part of the commit, but not those of this machine's settings.
+        machine_sources = msgspec.to_builtins(config.sources) if "sources" in self.settings.loaded.machine else []
         writable = [source.collection for source in config.sources if source.write]
-        decisive = [config.chroma.sources, config.embedding.model, config.sources_max_bytes, writable, named]
-        decisive += [True] if config.sources_submodules else []
-        return encode_canonical_json([__version__, FORMAT, *decisive])
+        values = [config.chroma.sources, config.embedding.model, config.sources_max_bytes, writable, machine_sources]
+        values += [True] if config.sources_submodules else []
+        return encode_canonical_json([__version__, FORMAT, *values])
 
     @property
     def server(self) -> ServerAddress | None:
@@ -66,21 +70,21 @@ class WorkspaceChroma(NamedTuple):
 
     @property
     def sharing(self) -> Sharing:
-        """The bound views and the server."""
+        """The state of sharing the indexes of work trees with the server."""
         from vmrag_link.sync.chroma_sharing import Sharing
 
         return Sharing(self.places, self.views, self.server, self.settings.config.chroma.share)
 
     @property
     def publisher(self) -> Publisher:
-        """The data for putting indexes on the server."""
+        """The object that puts indexes on the server."""
         from vmrag_link.sync.chroma_sharing import Publisher
 
         settings = self.settings
         return Publisher(self.engine(), self.vectors, settings.config.index.store_documents, settings.lock_timeout)
 
     def start_following(self) -> None:
-        """Let the stores, on this machine and on the server, follow the bound index."""
+        """Start background processes that bring store and server to the index of this work tree."""
         self.local.start_following()
         if self.settings.config.chroma.mode != "embedded":
             self.sharing.start_sharing(self.local.start_builder)

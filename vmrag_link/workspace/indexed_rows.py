@@ -1,4 +1,8 @@
-"""Whole documents, reconstructed from the chunks in an index."""
+"""Read whole documents from an index, without the knowledge base.
+
+The documents are reconstructed from their chunks. This is for files of sources, which are only in
+an index, and for a knowledge base on a server that does not answer.
+"""
 
 from __future__ import annotations
 
@@ -21,21 +25,22 @@ from vmrag_link.models import (
 
 
 class IndexedRows:
-    """The documents of an index that does not change meanwhile. It has one place, regardless of
-    `at`.
+    """The documents of an open index, with the methods of an engine for reading rows.
 
-    Raises `IndexFailed` for a text that differs from the document's.
+    The arguments `at` are ignored. Methods raise `IndexFailed` if a text has another hash than its
+    document.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        held = contents.read_collections(folder)
-        self._held = {name: indexed.collection for name, indexed in held.items()}
+        indexed = contents.read_collections(folder)
+        self._collections = {name: row.collection for name, row in indexed.items()}
+        self._counts = {name: row.documents for name, row in indexed.items()}
         self._paths: Mapping[str, Mapping[str, str]] | None = None
-        self._counts = {name: indexed.documents for name, indexed in held.items()}
+        """Paths of notes by collection and id, read on first use."""
 
     def list_collections(self, _at: At) -> list[Collection]:
-        return [self._held[name] for name in sorted(self._held)]
+        return [self._collections[name] for name in sorted(self._collections)]
 
     def count_documents(self, _at: At, *, collection: str | None = None) -> int:
         return sum(self._counts.values()) if collection is None else self._counts.get(collection, 0)
@@ -57,9 +62,8 @@ class IndexedRows:
         del at
         for name in self._select_names(collection):
             with contents.open_reader(self._folder) as reader:
-                for header, rows in sorted(
-                    _locate_documents(reader, name, ids), key=lambda locate_document: locate_document[0].doc_id
-                ):
+                located = sorted(_locate_documents(reader, name, ids), key=lambda pair: pair[0].doc_id)
+                for header, rows in located:
                     yield self._build_document(header, list(reader.read_texts(rows).values()))
 
     def find_document(self, at: At, collection: str, doc_id: str) -> Document | None:
@@ -76,7 +80,7 @@ class IndexedRows:
 
     def _find_path(self, header: DocumentHeader) -> str:
         """Return the path of a document that is a file."""
-        if not self._held[header.collection].has_notes:
+        if not self._collections[header.collection].has_notes:
             return header.doc_id
         if self._paths is None:
             from vmrag_link.sync import source_views
@@ -85,14 +89,16 @@ class IndexedRows:
         return self._paths.get(header.collection, {}).get(header.doc_id, header.doc_id)
 
     def _select_names(self, collection: str | None) -> list[str]:
-        return sorted(self._held) if collection is None else [collection] if collection in self._held else []
+        """Return the names of all collections, or of the given one if it exists."""
+        return [name for name in sorted(self._collections) if collection in (None, name)]
 
     def _is_source(self, collection: str) -> bool:
-        return collection in self._held and self._held[collection].kind == SOURCE
+        return collection in self._collections and self._collections[collection].kind == SOURCE
 
     def _build_document(self, header: DocumentHeader, texts: list[str]) -> Document:
+        """Return the document that consists of these chunks. Raises `IndexFailed`."""
         name = header.collection
-        text = chunking.join_chunks(texts, self._held[name].chunking)
+        text = chunking.join_chunks(texts, self._collections[name].chunking)
         if content_hash(text) != header.content_hash:
             raise IndexFailed(f"the index does not hold the text of {name}/{header.doc_id}.")
         if not self._is_source(name):
@@ -116,9 +122,10 @@ class IndexedRows:
 def _locate_documents(
     reader: IndexReader, name: str, ids: Iterable[str] | None
 ) -> Iterator[tuple[DocumentHeader, range]]:
+    """Yield the headers of all documents, or of those with these ids, each with its rows."""
     if ids is None:
         yield from reader.list_documents(name)
         return
     keys = [(name, doc_id) for doc_id in ids]
-    headers, rows = reader.find_headers(keys), reader.find_rows(keys)
-    yield from ((header, rows[key]) for key, header in headers.items())
+    rows = reader.find_rows(keys)
+    yield from ((header, rows[key]) for key, header in reader.find_headers(keys).items())

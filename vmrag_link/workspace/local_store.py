@@ -1,10 +1,11 @@
-"""Documents that stay on this machine, shared by all work trees and all checkouts.
+"""A store for documents that stay on this machine, shared by all work trees and all checkouts.
+
+Tools keep documents here if the setting `system.versioned` is false. No pin names them, and they
+are never pushed. The rows are the uncommitted documents of one KB branch, on an empty revision.
 
     <git common dir>/vmrag/local/kb/      their rows, on one branch without commits
     <git common dir>/vmrag/local/index/   a view of them, updated when it is next read
     <git common dir>/vmrag/local/segments/
-
-No pin names them, and they are never pushed.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class StoreBesideWorkTree:
-    """A store with a work tree's settings and models."""
+    """Base class of stores that use the settings and models of a work tree."""
 
     def __init__(self, ws: WorkTree) -> None:
         self._ws = ws
@@ -88,7 +89,7 @@ class StoreBesideWorkTree:
 
 BRANCH = "local"
 AT = WorkingSet(BRANCH)
-"""The place of all rows."""
+"""From where all rows are read."""
 
 _AUTHOR = "vmrag-link <vmrag-link@localhost>"
 
@@ -96,7 +97,7 @@ T = TypeVar("T")
 
 
 class LocalStore(StoreBesideWorkTree):
-    """Documents that a work tree's tools keep on this machine."""
+    """Documents that tools keep on this machine. It has the methods of `Workspace` for reading."""
 
     def __init__(self, ws: WorkTree) -> None:
         super().__init__(ws)
@@ -125,7 +126,7 @@ class LocalStore(StoreBesideWorkTree):
 
     @property
     def remedy(self) -> str:
-        """The hint for damaged rows: to move them aside, for an empty store."""
+        """The hint for damaged rows: move them aside, and start with an empty store."""
         return hints.suggest_command(set_aside(self.places.local_kb), "start without these documents")
 
     @property
@@ -145,6 +146,7 @@ class LocalStore(StoreBesideWorkTree):
         return read_root(self.engine)
 
     def _open_engine(self) -> Engine:
+        """Open the engine, and create files and branch if they do not exist yet."""
         folder = self.places.local_kb
         if opening.is_lost(folder):
             raise EngineFailed(
@@ -164,9 +166,9 @@ class LocalStore(StoreBesideWorkTree):
         except EngineUnwritable:
             raise
         except EngineFailed as error:
-            # No remote has a copy. A truncated file may still contain many documents.
-            with_the_rest = hints.list_alternatives(error.hint)[-1] if "expected" in error.details else ""
-            error.hint = hints.join_alternatives(with_the_rest, self.remedy)
+            # No remote has a copy. The hint for a truncated file recovers the remaining documents.
+            recovery = hints.list_alternatives(error.hint)[-1] if "expected" in error.details else ""
+            error.hint = hints.join_alternatives(recovery, self.remedy)
             raise
         try:
             if engine.find_branch(BRANCH) is None:
@@ -185,15 +187,13 @@ class LocalStore(StoreBesideWorkTree):
 
 
 class LocalReader:
-    """Read the index, after updating it if documents were stored since."""
+    """Read the index of a `LocalStore`, with the methods of `Reader`. It is updated first."""
 
     def __init__(self, store: LocalStore) -> None:
         self._store = store
 
     def read(self, action: Callable[[View], T], *, files: bool = True) -> T:
-        """Return the result of `action` for the view, like `Reader.read`. Files do not answer,
-        regardless of `files`.
-        """
+        """Return the result of `action` for the view, like `Reader.read`. `files` is ignored."""
         del files
         try:
             with self.view() as view:
@@ -213,13 +213,13 @@ class LocalReader:
 
         Raises `FileFailed` if it cannot be updated, and the models' errors.
         """
-        store, index = self._store, self._store.get_index()
+        store = self._store
+        index = store.get_index()
         is_updated = False
         for _ in range(ATTEMPTS):
             with index.lock_for_reading() as problem:
-                if not (
-                    index.find_damage() if is_updated else problem
-                ):  # documents stored in between are not waited for
+                # After an update, do not wait for documents that were stored in the meantime.
+                if not (index.find_damage() if is_updated else problem):
                     head = plumbing.read_head(store.places).commit
                     yield View(index.path, store.base, BRANCH, dirty=True, git_head=head)
                     return
@@ -232,13 +232,14 @@ class LocalReader:
         )
 
     def _update_index_to_rows(self, folder: Path, *, whole: bool) -> None:
-        """Update the index, which the caller has locked, to the present rows.
+        """Update the index to the present rows. The caller holds its lock and the write lock.
 
-        All rows are compared, because only the rows are known to survive a kill. Writers wait,
-        otherwise the rows could change before they are counted.
+        `whole`: False to build the index instead of updating it. All rows are compared, because a
+        killed writer may not have recorded which rows it changed.
         """
         before = views.read_view(folder) if whole else IndexView()
-        if before.collections and not before.unembedded:  # a service that failed before may return vectors now
+        # Build the index again if an embedding service failed, because it may answer now.
+        if before.collections and not before.unembedded:
             with contextlib.suppress(IndexFailed, MassDeletion):  # if most of it was removed, building is cheaper
                 self._write_index(folder, before)
                 return
@@ -246,6 +247,7 @@ class LocalReader:
         Segments(segments_folder(folder)).collect_garbage([folder.parent])
 
     def _write_index(self, folder: Path, base: IndexView | None) -> None:
+        """Write the index, derived from `base` if it is given."""
         from vmrag_link.index.draft import Draft
 
         with Draft(segments_folder(folder), base) as draft:

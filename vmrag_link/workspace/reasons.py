@@ -1,5 +1,7 @@
-"""Explain why a work tree cannot answer, or answers from another revision than the pinned one, with
-the command that fixes it.
+"""Explain why a work tree cannot answer, or answers from another revision than the pinned one.
+
+Each function returns an error to raise, or texts to print as warnings, with the command that fixes
+the problem. Nothing is fetched or changed.
 """
 
 from __future__ import annotations
@@ -29,11 +31,10 @@ from vmrag_link.workspace.worktree import WorkTree
 
 
 def explain_uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotInitialized:
-    """Return the error for a missing knowledge base. The hint for a clone differs from the one for
-    a new repository.
+    """Return the error for a missing knowledge base.
 
-    `why`: why the knowledge base of a clone could not be fetched. A new one is proposed only if no
-    other exists.
+    `why`: why it could not be fetched. The hint depends on the pin: without a pin, it creates a
+    knowledge base, otherwise it fetches the pinned one.
     """
     if opening.is_lost(ws.places.kb):
         return _explain_lost_store(ws)
@@ -53,6 +54,7 @@ def explain_uninitialized(ws: WorkTree, why: VmragError | None = None) -> NotIni
 
 
 def _explain_absent_store(ws: WorkTree) -> NotInitialized:
+    """Return the error for a repository that never had a knowledge base."""
     from vmrag_link.git import listing  # a checkout does not need it
 
     create = "run 'vmrag init --knowledge-base' to create a knowledge base"
@@ -65,6 +67,7 @@ def _explain_absent_store(ws: WorkTree) -> NotInitialized:
 
 
 def _explain_lost_store(ws: WorkTree) -> KnowledgeLost:
+    """Return the error for a knowledge base whose file was deleted."""
     from vmrag_link.git import remotes  # a checkout does not need it
 
     kb = ws.places.kb
@@ -83,6 +86,7 @@ def _explain_lost_store(ws: WorkTree) -> KnowledgeLost:
 
 
 def _form_start_over(ws: WorkTree) -> str:
+    """Return the hint to remove the pin and create a new knowledge base."""
     pin = ws.places.pin.name
     command = (
         f'rm -f {pin} && git add -A -- {pin} && git commit --allow-empty -m "Start a new knowledge base" '
@@ -105,7 +109,7 @@ def _may_be_on_server(ws: WorkTree) -> bool:
 
 
 def explain_unusable(ws: WorkTree, target: Target) -> VmragError:
-    """Return the error for a target to which the work tree cannot be brought."""
+    """Return the error for a target that the work tree cannot reach, or has not reached yet."""
     if target.problem:
         return target.problem
     if target.state == "missing":
@@ -169,10 +173,9 @@ def explain_missing_revision(missing: str, revision: str, why: VmragError | None
 
 
 def explain_difference(ws: WorkTree, target: Target, revision: str) -> tuple[str, ...]:
-    """Return notes on how an answer from `revision` (with its uncommitted documents) differs from
-    one at the pin.
+    """Return warnings if an answer from `revision` is not what the pin requests.
 
-    At the pinned revision, a note only reports that the server cannot be reached, or that the KB
+    At the pinned revision, a warning only reports that the server cannot be reached, or that the KB
     branch has content that the pin does not include.
     """
     if binding.is_pinned(target, revision):
@@ -196,9 +199,9 @@ def explain_difference(ws: WorkTree, target: Target, revision: str) -> tuple[str
 
 
 def explain_missing_documents(why: VmragError) -> tuple[str, ...]:
-    """Return the note for an answer from files because the pinned revision is missing.
+    """Return the warning that only files answer, because the pinned revision is missing.
 
-    Empty if the commit has no pin.
+    `why`: the reason. Empty if the commit has no pin.
     """
     if not isinstance(why, KnowledgeElsewhere | KnowledgeLost | PinRevisionMissing):
         return ()

@@ -1,5 +1,7 @@
-"""The effective settings of a work tree, and values derived from them: its limits, its permissions,
-and the embedding models of its collections.
+"""The effective settings of a work tree, and values derived from them.
+
+`WorkspaceSettings` has the settings of `.vmrag.yaml`, git's configuration and the environment, as
+far as the user trusts them, and limits and permissions. `Models` loads embedding models.
 """
 
 from __future__ import annotations
@@ -25,14 +27,15 @@ if TYPE_CHECKING:
     from vmrag_link.engines.dolt.access import DoltAccess
 
 
-MOST_DOCUMENTS = 10_000_000
+MAX_DOCUMENTS = 10_000_000
 """Maximum number of documents in a fetched revision: ten times the largest tested number."""
 
 
 class WorkspaceSettings:
-    """Settings that are read once, on first access.
+    """The settings, read once on first access.
 
-    After their file or the user's trust has changed, a new object replaces this one.
+    After their file or the user's trust has changed, `Workspace.reload_settings` replaces this
+    object. `patience`, `answer_seconds`: as for `Workspace.open`.
     """
 
     def __init__(self, places: Places, *, patience: float | None, answer_seconds: float = 0.0) -> None:
@@ -46,9 +49,9 @@ class WorkspaceSettings:
         return trusted.load_settings(self._places)
 
     def replace_invalid(self) -> ConfigInvalid | None:
-        """Use the settings without `.vmrag.yaml`, or the defaults, if the settings are invalid.
+        """If the settings are invalid, use them without `.vmrag.yaml`, or else the defaults.
 
-        Returns the error. For commands that must work in any state.
+        Return the error, or None if they are valid. This is for commands that must always work.
         """
         try:
             _ = self.loaded
@@ -79,7 +82,7 @@ class WorkspaceSettings:
         """Limits for fetched content."""
         given = self.config.limits
         return Limits(
-            file_bytes=given.knowledge_mb * MEGABYTE, documents=MOST_DOCUMENTS, text_bytes=given.document_mb * MEGABYTE
+            file_bytes=given.knowledge_mb * MEGABYTE, documents=MAX_DOCUMENTS, text_bytes=given.document_mb * MEGABYTE
         )
 
     @property
@@ -88,18 +91,16 @@ class WorkspaceSettings:
         from vmrag_link.engines.dolt.access import DoltAccess  # only an engine needs them
 
         given = self.config.dolt
-        named = "dolt.server" in self.loaded.machine
         return DoltAccess(
             **msgspec.structs.asdict(given),
             password=env.dolt_password(),
-            named_by_user=named,
+            named_by_user="dolt.server" in self.loaded.machine,
             answer_seconds=self._answer_seconds,
         )
 
     def read_accepted_remote(self) -> str:
-        """Return the setting `remote`, if this user trusts it.
-
-        A method, because git is called only if it is needed.
+        """Return the setting `remote` if this user trusts it. Callers pass this method on, so that
+        the settings are read only if they are needed.
         """
         return self.config.remote
 

@@ -1,6 +1,7 @@
-"""The sources of a work tree: which folders are documents, and their files.
+"""The sources of a work tree: rules that make its files documents, and the files that match.
 
-`source_index` has the index of these files.
+The setting `sources:` has these rules. A repository without vmrag uses the rules that `vmrag init`
+would propose. A commit has its own rules. `source_index` indexes the files.
 """
 
 from __future__ import annotations
@@ -28,29 +29,27 @@ if TYPE_CHECKING:
 
 
 class Sources:
-    """The sources of a work tree. Methods raise the errors of git and the disk."""
+    """The sources of a work tree and its commits. Methods raise the errors of git and the disk."""
 
     def __init__(self, ws: WorkTree) -> None:
         self._ws = ws
         self._proposals: tuple[SourceSettings, ...] | None = None
         self.with_untracked = False
-        """True while untracked files are documents too (`searching_untracked`)."""
+        """True while untracked files are also documents (`searching_untracked`)."""
 
     @property
     def configured(self) -> tuple[SourceSettings, ...]:
-        """The sources of the checked-out `.vmrag.yaml`. In a repository without vmrag, those that
-        `vmrag init` would propose. Raises `ConfigInvalid`.
-        """
+        """The sources in the settings, or the proposed ones. Raises `ConfigInvalid`."""
         return self.config.sources
 
     def find_writable(self, collection: str | None = None) -> SourceSettings | None:
-        """Return the writable source of a collection, or the first one. None if there is none."""
-        named = (source for source in self.configured if source.write and collection in (None, source.collection))
-        return next(named, None)
+        """Return the writable source of a collection, or the first writable source, or None."""
+        writable = (source for source in self.configured if source.write)
+        return next((source for source in writable if collection in (None, source.collection)), None)
 
     @property
     def config(self) -> Config:
-        """The settings, with these sources. Raises `ConfigInvalid`."""
+        """The settings with the configured or proposed sources. Raises `ConfigInvalid`."""
         config = self._ws.settings.config
         if self.with_untracked:
             config = msgspec.structs.replace(config, sources_untracked="true")
@@ -73,10 +72,10 @@ class Sources:
         `default`: the settings of a commit without vmrag, instead of the sources that `vmrag init`
         would propose. Raises `ConfigInvalid`, `GitReferenceMissing`.
         """
-        config, places = trusted.load_at(self._ws.places, ref).config, self._ws.places
-        if config.sources or any(
-            plumbing.read_blob(places, f"{ref}:{name}") is not None for name in (CONFIG_NAME, PIN_NAME)
-        ):
+        places = self._ws.places
+        config = trusted.load_at(places, ref).config
+        names = (CONFIG_NAME, PIN_NAME)
+        if config.sources or any(plumbing.read_blob(places, f"{ref}:{name}") is not None for name in names):
             return config
         if default:
             return default
@@ -89,9 +88,7 @@ class Sources:
 
     @property
     def is_proposed(self) -> bool:
-        """True if the checkout has neither settings nor a pin, so that the proposed sources are
-        used.
-        """
+        """True in a repository without vmrag: it has neither settings nor a pin."""
         return not (self._ws.places.config.exists() or self._ws.places.pin.exists())
 
     def propose(self) -> tuple[SourceSettings, ...]:
@@ -112,8 +109,9 @@ class Sources:
         return proposal.propose_sources(paths, beginnings, stored=stored)
 
     def list_stored_at(self, commit: str) -> Collection[str]:
-        """Return the collections of the revision that a commit pins, whose names its sources cannot
-        have. Empty if the revision is missing.
+        """Return the collections of the revision that a commit pins. Empty if it is missing.
+
+        A source of the commit cannot have the name of one of these collections.
         """
         if not opening.engine_exists(self._ws.places.kb):
             return ()
@@ -141,27 +139,34 @@ class Sources:
         return self._ws.places.source_state / ("untracked" if self.with_untracked else "stats")
 
     def list_work_tree(self, sources: Sequence[SourceSettings], *, changed: bool = False) -> SourceListing:
-        """Return the files of these sources in the work tree. `changed`: they differ from the last
-        list, as `work_tree.read_unchanged_token` has just found.
+        """Return the files of these sources in the work tree.
+
+        `changed`: True if `work_tree.read_unchanged_token` has just found that they differ from the
+        last list.
         """
         from vmrag_link.sources import work_tree
 
-        config, places = self.config, self._ws.places
-        max_bytes, untracked = config.sources_max_bytes, config.searches_untracked
+        config = self.config
         list_files = work_tree.survey_work_tree if changed else work_tree.list_in_work_tree
         if config.sources_submodules:
             from vmrag_link.sources import submodule_files
 
             list_files = submodule_files.list_in_work_tree
-        return list_files(places, sources, max_bytes=max_bytes, untracked=untracked, cache=self.cache_file)
+        return list_files(
+            self._ws.places,
+            sources,
+            max_bytes=config.sources_max_bytes,
+            untracked=config.searches_untracked,
+            cache=self.cache_file,
+        )
 
     def list_commit(self, commit: str, sources: Sequence[SourceSettings], config: Config) -> SourceListing:
         """Return the files of these sources at a commit."""
         from vmrag_link.sources import commit_files, listings
 
-        notes = any(source.write for source in sources)
-        stored = listings.read_listing(self.cache_file) if notes else None
-        before = stored.listing if stored else None
+        has_notes = any(source.write for source in sources)
+        cached = listings.read_listing(self.cache_file) if has_notes else None
+        before = cached.listing if cached else None
         list_files = commit_files.list_at_commit
         if config.sources_submodules:
             from vmrag_link.sources import submodule_files
@@ -178,13 +183,13 @@ class Sources:
         return submodule_files.find_source_submodules(self._ws.places, config.sources, commit)
 
     def get_reading_places(self, config: Config, commit: str | None) -> Places:
-        """Return the places with which git reads the files of the sources."""
-        nested = self.find_submodules(config, commit)
-        if not nested:
+        """Return the places with which git reads the files, also those of submodules."""
+        source_submodules = self.find_submodules(config, commit)
+        if not source_submodules:
             return self._ws.places
         from vmrag_link.git import submodules
 
-        return submodules.lend_objects(self._ws.places, nested)
+        return submodules.lend_objects(self._ws.places, source_submodules)
 
     # -- choice ------------------------------------------------------------------------------------
 
@@ -193,16 +198,19 @@ class Sources:
     ) -> tuple[tuple[SourceSettings, ...], dict[str, str]]:
         """Return the sources that can be searched in this clone, and why others cannot, by
         collection.
+
+        `stored`: the collections of the knowledge base, whose names no source can have.
         """
         from vmrag_link.sources import rules
 
-        unavailable = {source.collection: self._find_problem(source, stored) for source in config.sources}
-        unavailable = {name: why for name, why in unavailable.items() if why}
+        problems = {source.collection: self._find_problem(source, stored) for source in config.sources}
+        unavailable = {name: problem for name, problem in problems.items() if problem}
         available = tuple(source for source in config.sources if source.collection not in unavailable)
         return rules.exclude_notes(available), unavailable
 
     def _find_problem(self, source: SourceSettings, stored: Collection[str]) -> str:
-        if source.collection in stored and not source.write:  # notes hide stored documents
+        """Return why a source cannot be searched in this clone, or ""."""
+        if source.collection in stored and not source.write:  # a writable source hides the stored one
             return STORED
         if source.kind == "code":
             from vmrag_link.code import languages

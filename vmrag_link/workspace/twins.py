@@ -1,4 +1,8 @@
-"""Stored documents that were imported from files of the repository."""
+"""Find stored documents that were imported from files of the repository: twins of these files.
+
+If a file is later a document of a source, its twin is a duplicate. Merges and `vmrag sources
+dedupe` need to know the twins.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +30,17 @@ Key = tuple[str, str]
 
 
 def find_twins(ws: WorkTree, engine: Engine, at: At, paths: Collection[str]) -> Iterator[Key]:
-    """Yield the documents at a place whose files have one of these paths, from the top."""
+    """Yield the stored documents whose files have one of these paths, from the top.
+
+    `at`: the revision or branch to read.
+    """
     return (key for key, path in list_files(ws, engine, at) if path in paths)
 
 
 def list_files(ws: WorkTree, engine: Engine, at: At) -> Iterator[tuple[Key, str]]:
-    """Yield the documents at a place that were imported from files of this tree, each with its
-    file's path from the top.
+    """Yield the stored documents that were imported from files of this repository.
+
+    Each has the path of its file from the top. `at`: the revision or branch to read.
     """
     for collection in engine.list_collections(at):
         if collection.kind not in WITHOUT_FILES:
@@ -40,7 +48,11 @@ def list_files(ws: WorkTree, engine: Engine, at: At) -> Iterator[tuple[Key, str]
 
 
 def list_paths(ws: WorkTree, collection: CollectionRow, sources: Iterable[tuple[str, str]]) -> dict[Key, str]:
-    """Return the paths of files of this tree by document. `sources`: (id, source) as stored."""
+    """Return the paths of files, from the top, by document.
+
+    `sources`: pairs (id, source) of documents in the collection. Files outside of the repository
+    are left out.
+    """
     from vmrag_link.documents import import_base
 
     base = _find_base(collection, import_base.locate_path(ws.places.top))
@@ -48,8 +60,9 @@ def list_paths(ws: WorkTree, collection: CollectionRow, sources: Iterable[tuple[
 
 
 def _find_base(collection: CollectionRow, top: Path) -> ImportBase | None:
-    """Return the folder to which the files of a collection's documents are relative, or None if
-    they are not in this tree.
+    """Return the folder to which the sources of a collection's documents are relative.
+
+    None if they are not files of this repository.
     """
     from vmrag_link.documents import import_base
     from vmrag_link.documents.import_base import OUTSIDE, ROOT
@@ -61,11 +74,12 @@ def _find_base(collection: CollectionRow, top: Path) -> ImportBase | None:
 
 
 def build_derived(ws: WorkTree, commits: Sequence[str] = ()) -> Derived:
-    """Return a function that returns which files are documents of sources, for merges. It considers
-    the work tree and the commits that git merges into it or, if given, only `commits`. A file that
-    is in none of them is not a document of a source.
+    """Return a function for merges: does a stored document have a twin that is a document of a
+    source?
 
-    Files and settings are read on the first call. Unreadable settings have no sources.
+    Files and sources are those of the work tree and of the commits that git merges into it. If
+    `commits` are given, only these are considered. Files and settings are read on the first call.
+    Unreadable settings have no sources.
     """
 
     @functools.cache

@@ -1,4 +1,7 @@
-"""The part of a workspace that its own parts need, without the whole class."""
+"""Protocols for the parts of a `Workspace` that its own parts need, such as `Reader`.
+
+The parts import these protocols instead of the class, which imports them. So imports have no cycle.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,13 @@ STORED = "the knowledge base stores a collection of that name"
 
 
 class OpenSources(Record, frozen=True):
-    """The view of sources at one place. No other process removes it meanwhile."""
+    """An open index of the files of sources. No other process removes it while it is open."""
 
     folder: Path
-    """The view."""
+    """The directory of the index."""
     collections: tuple[str, ...]
     commit: str | None
-    """Commit whose tree it is, None before the first commit."""
+    """The commit of the files, or HEAD's commit for the work tree. None before the first commit."""
     uncommitted: Mapping[str, Mapping[str, str]] = {}
     """How files of the work tree differ from the commit, by collection and path."""
     removed: tuple[str, ...] = ()
@@ -48,7 +51,7 @@ class OpenSources(Record, frozen=True):
     unavailable: Mapping[str, str] = {}
     """Why collections cannot be searched here, by name."""
     failed: tuple[str, ...] = ()
-    """Files that could not be cut on this machine."""
+    """Files that could not be cut into chunks on this machine."""
     indexed: int = 100
     """Percentage of the files that are indexed. The next query continues indexing."""
 
