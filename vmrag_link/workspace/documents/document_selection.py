@@ -83,7 +83,8 @@ def select_documents(ws: ReadableStore, at: At, collection: Collection, selectio
         return SelectedDocuments([NamedDocument(doc_id, doc_id, None) for doc_id in document_filter.list_passing()], [])
     ids = list(dict.fromkeys(selection.ids))
     passes = document_filter.check_ids(ids)
-    chunks = {name: _parse_chunk(name) for name in ids if name not in passes}
+    parsed_ids = {name: parse_chunk_id(name) for name in ids if name not in passes}
+    chunks = {name: NamedDocument(name, *parsed) if parsed else None for name, parsed in parsed_ids.items()}
     passes |= document_filter.check_ids({chunk.doc_id for chunk in chunks.values() if chunk})
     chunk_counts: dict[str, int] = {}
     selected: list[NamedDocument] = []
@@ -129,12 +130,6 @@ class _DocumentFilter:
         if self._text and isinstance(row, Document):
             return self._text(row.content)
         return True
-
-
-def _parse_chunk(name: str) -> NamedDocument | None:
-    """Return the chunk that an id means, if it has the form of a chunk's id."""
-    parsed = parse_chunk_id(name)
-    return NamedDocument(name, *parsed) if parsed else None
 
 
 def _has_chunk(ws: ReadableStore, at: At, collection: Collection, named: NamedDocument, counts: dict[str, int]) -> bool:

@@ -62,8 +62,9 @@ def follow(ws: Workspace, *, index: bool = True, tolerate: Tolerance = "nothing"
     ws.follow_error = None
     if tolerate == "nothing":
         return _follow_pin(ws, index=index)
-    if index and ws.binding is not None and _is_syncing(ws):
-        return None
+    sync_job = background.get_sync_job(ws.places)
+    if index and ws.binding is not None and not background.wait_for_end(sync_job, within=ws.config.hooks.wait_s):
+        return None  # a sync is still running
     tolerated: tuple[type[VmragError], ...] = (GitBusy,)
     if tolerate == "failures":
         tolerated += _UNBUILT if index else _UNWRITTEN
@@ -118,11 +119,6 @@ def read_consistently(ws: ReadableStore, read: Callable[[], T], *, index: bool =
         if ws.read_trigger() == trigger and not has_new_commit:
             break
     return answer
-
-
-def _is_syncing(ws: Workspace) -> bool:
-    """Return whether a background sync is still running after `hooks.wait_s`."""
-    return not background.wait_for_end(background.get_sync_job(ws.places), within=ws.config.hooks.wait_s)
 
 
 def _follow_pin(ws: Workspace, *, index: bool) -> SyncReport | None:

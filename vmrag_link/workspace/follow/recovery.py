@@ -12,7 +12,6 @@ import contextlib
 from pathlib import Path
 
 from vmrag_link import locks
-from vmrag_link.engines import migrated
 from vmrag_link.engines.own_branches import ASIDE_PREFIX
 from vmrag_link.errors import Busy, GitFailed, quoted, shortened
 from vmrag_link.git import git_operation, own_keys, work_trees
@@ -21,6 +20,7 @@ from vmrag_link.git.run import unlock_hint
 from vmrag_link.journal import CommitEntry, Entry, ReplayEntry
 from vmrag_link.paths import PIN_NAME
 from vmrag_link.sync import binding
+from vmrag_link.sync.target import read_pinned_revision
 from vmrag_link.workspace import Workspace, twins
 
 
@@ -184,9 +184,9 @@ def _finish_commit(ws: Workspace, path: Path, entry: CommitEntry) -> None:
     revision = branch.head
     is_git_busy = git_operation.find_operation(ws.places) or pin_conflict.read_stages(ws.places)
     can_write_pin = is_on_branch(ws, entry) and not is_git_busy
-    pin_now = ws.read_trigger().pin
+    trigger = ws.read_trigger()
     pin_before = entry.pin.encode() if entry.pin is not None else None
-    if can_write_pin and (pin_now == pin_before or _parse_revision(ws, pin_now) == revision):
+    if can_write_pin and (trigger.pin == pin_before or read_pinned_revision(ws.places, trigger) == revision):
         _write_pin(ws, path, revision, entry.kb_branch)
         return
     code = quoted(entry.symbolic.removeprefix(BRANCHES))
@@ -222,8 +222,3 @@ def _write_pin(ws: Workspace, path: Path, revision: str, kb_branch: str) -> None
         return
     ws.journal.remove_entry(path)
     ws.progress.note(f"Finished an interrupted commit: revision {revision[:7]} is pinned now.")
-
-
-def _parse_revision(ws: Workspace, data: bytes | None) -> str | None:
-    pin = migrated.try_read_pin(ws.places.kb, data)
-    return pin.dolt_commit if pin else None

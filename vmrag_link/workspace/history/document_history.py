@@ -180,6 +180,8 @@ def _read_visits(trail: Trail, name: DocumentName, limit: int) -> list[DocumentV
 
 def _list_document_steps(ws: Workspace, visits: Sequence[DocumentVisit], limit: int) -> Revisions:
     """Return the revisions that changed a document, each with its nearest ancestors that did."""
+    from vmrag_link.workspace.history.compare import change_of
+
     nearest_changes: dict[tuple[str, DocumentName], tuple[str, ...]] = {}
     parents: dict[str, tuple[str, ...]] = {}
     for visit in reversed(visits):  # oldest first
@@ -192,12 +194,7 @@ def _list_document_steps(ws: Workspace, visits: Sequence[DocumentVisit], limit: 
     page = newest_first[:limit]
     infos = log.add_pins(ws, (visit.info for visit in page))
     steps = [
-        LogStep(info, parents[info.revision], _form_change(visit)) for info, visit in zip(infos, page, strict=True)
+        LogStep(info, parents[info.revision], change_of(visit.before, visit.after))
+        for info, visit in zip(infos, page, strict=True)
     ]
     return Revisions(ws, steps, more=len(newest_first) > limit)
-
-
-def _form_change(visit: DocumentVisit) -> HeaderChange:
-    from vmrag_link.workspace.history.compare import change_of
-
-    return change_of(visit.before, visit.after)
