@@ -1,7 +1,7 @@
 """Add, change and delete notes: documents of a writable source, which are Markdown files.
 
 Each function makes a plan for `note_files.change_notes`, which checks and writes the files.
-`put.put_documents` and the operation `remove` do the same for stored documents.
+`put.put_documents` and `vmrag rm` do the same for stored documents.
 """
 
 from __future__ import annotations
