@@ -92,7 +92,7 @@ def fetch_pinned(ws: Workspace, *, insist: bool = False) -> bool:
         return is_fresh_clone
     if not insist and ws.current_revision is not None:
         failure = _read_recent_failure(ws, target.pin)
-        # Each command asks a remote that answered once more. An unreachable remote must wait.
+        # This process has tried before, or the remote was unreachable a moment ago.
         if failure and (ws.fetch_error or not failure.remote_answered):
             ws.fetch_error = failure.error
             return is_fresh_clone
