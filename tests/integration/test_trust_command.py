@@ -12,7 +12,7 @@ import pytest
 from tests.support import terminal
 from tests.support.repos import make_repo
 from tests.support.terminal import Project, new_project
-from vmrag_link import agreements
+from vmrag_link import agreements, trust
 from vmrag_link.git import plumbing
 from vmrag_link.toolsets.compounding.chat_model import LlmSettings
 from vmrag_mcp.call import Behaviour
@@ -361,7 +361,7 @@ def test_files_outside_of_the_repository_are_not_read_without_agreement(project,
 
 
 def test_local_model_needs_no_trust_and_does_not_read_it(project, monkeypatch):
-    monkeypatch.setattr(agreements, "permit_services", lambda *_: pytest.fail("looked which services are allowed"))
+    monkeypatch.setattr(trust, "permit_services", lambda *_: pytest.fail("looked which services are allowed"))
     assert project.vmrag("query", "zebras", "--json").json["results"]
 
 
