@@ -294,7 +294,8 @@ def _attempt_request(details: _Request) -> bytes:
             _describe_failure(answer, content, details.secrets), status=answer.status_code, wait=_retry_seconds(later)
         )
     if not answer.is_success:
-        reason, location = _describe_failure(answer, content, details.secrets), answer.headers.get("Location", "")
+        reason = _describe_failure(answer, content, details.secrets)
+        location = answer.headers.get("Location", "")
         raise NoAnswer(reason, status=answer.status_code, location=location)
     return content
 

@@ -103,7 +103,8 @@ def _multiply_rows(rows: Iterable[Row | DocumentHeader]) -> int:
 
 
 def _hash_row(row: Row | DocumentHeader) -> int:
-    kind = "collection" if isinstance(row, Collection) else "project" if isinstance(row, Project) else "document"
+    kinds = {Collection: "collection", Project: "project"}
+    kind = kinds.get(type(row), "document")
     values = [getattr(row, name) for name in type(row).__struct_fields__]
     return (
         int.from_bytes(hashlib.shake_256(encode_canonical_json([kind, *values]).encode()).digest(_BYTES), "big")

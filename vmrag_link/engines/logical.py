@@ -124,7 +124,8 @@ def document_from_row(table: Table, row: Sequence[Any]) -> Document:
     Its values are in the order of `Table.columns` and have valid types. Raises
     `msgspec.DecodeError` if its metadata is not a JSON object.
     """
-    form, values = _FORMS[table.name], dict(zip(table.columns, row, strict=True))
+    form = _FORMS[table.name]
+    values = dict(zip(table.columns, row, strict=True))
     key_values = {key: values[key] for key in form.keys}
     metadata = msgspec.json.decode(values["metadata"], type=dict[str, Any])
     return Document(

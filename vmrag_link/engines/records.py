@@ -142,7 +142,8 @@ def invalid_row_error(table: Table, key: Sequence[object], column: str, why: str
     Key and `why` may contain untrusted text.
     """
     name = "/".join(map(str, key))
-    shown, why = terminal_text.escape_line(name), terminal_text.escape_line(why)[:_MAX_SHOWN_CHARACTERS].rstrip(".")
+    shown = terminal_text.escape_line(name)
+    why = terminal_text.escape_line(why)[:_MAX_SHOWN_CHARACTERS].rstrip(".")
     return RowsInvalid(
         f"invalid row {shown!r} in table {table.name}: its {column} {why}.",
         hint=f"correct the row with the program that wrote it, or run 'vmrag restore {quoted(name)}' to discard it",

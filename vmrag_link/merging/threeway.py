@@ -225,7 +225,9 @@ class _Merger(msgspec.Struct):
             self._put_document(our_change.after.key if our_change.after else None, row)
 
     def _merge_project(self, our_change: ProjectChange | None, their_change: ProjectChange) -> None:
-        key, base, theirs = their_change.key, their_change.before, their_change.after
+        key = their_change.key
+        base = their_change.before
+        theirs = their_change.after
         ours = our_change.after if our_change else base
         row, is_resolved = self._merge_row("", key, base, ours, theirs) if our_change else _Merged(theirs)
         if not is_resolved or row == ours:

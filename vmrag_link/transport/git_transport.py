@@ -81,7 +81,10 @@ class GitTransport:
     """A remote that git transfers; see `connection.Transport`."""
 
     def __init__(self, places: Places, engine: Engine, key: str, peer: Peer) -> None:
-        self._places, self._engine, self._key, self._peer = places, engine, key, peer
+        self._places = places
+        self._engine = engine
+        self._key = key
+        self._peer = peer
         self._git = open_store(places)
         self._ref = _tracking_ref(key)
         self._folder = places.remotes / key

@@ -174,7 +174,8 @@ def _plan_map_move(engine: Engine, heads: Mapping[str, str], *, force: bool) -> 
 
     It only moves forward, unless `force`: then a map that is refused everywhere can be replaced.
     """
-    branch, old = engine.find_branch(MIGRATED_BRANCH), heads.get(MIGRATED_BRANCH)
+    branch = engine.find_branch(MIGRATED_BRANCH)
+    old = heads.get(MIGRATED_BRANCH)
     if branch is None or old == branch.head:
         return None
     if old and not force and not engine.is_ancestor(old, branch.head):

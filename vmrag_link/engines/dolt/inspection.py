@@ -135,7 +135,8 @@ def require_valid_rows(session: DoltSession, at: At, since: str) -> None:
     """Check the rows that differ from a sound revision. See `Engine.require_valid_rows`."""
     if not session.read_version(at) or not DoltInspector(session).can_compare_with(since):
         return
-    place, name = DoltInspectedPlace(session, at), at.branch if isinstance(at, WorkingSet) else at
+    place = DoltInspectedPlace(session, at)
+    name = at.branch if isinstance(at, WorkingSet) else at
     with session.connection.snapshot(name) if isinstance(at, WorkingSet) else contextlib.nullcontext():
         if twins := place.describe_twins():
             raise RowsInvalid(f"invalid rows at {name!r}: {twins}.", hint=ROWS_HINT)

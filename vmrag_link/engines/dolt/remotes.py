@@ -315,9 +315,10 @@ def _translate_server_error(message: str, url: str, details: Mapping[str, str]) 
     if _contains_phrase(message, _MISSING):
         return missing_error(url, message=details["said"])
     if _contains_phrase(message, _UNREACHABLE):
-        server = url if url.startswith("http") else "https://www.dolthub.com" if is_hosted_database(url) else ""
-        check_server = f"run 'curl -sS {quoted(server)}' to check the server"
-        hint = check_server if server else "run 'vmrag remote' to check the address"
+        server = "https://www.dolthub.com" if is_hosted_database(url) else url
+        hint = "run 'vmrag remote' to check the address"
+        if server.startswith("http"):
+            hint = f"run 'curl -sS {quoted(server)}' to check the server"
         return RemoteUnreachable(f"cannot reach {url}: {message}.", hint=hint, **details)
     return RemoteRejected(
         f"{url} rejected the request: {message}.", hint="ask its administrator what may be pushed there", **details

@@ -57,14 +57,9 @@ _END = ") ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin"
 
 
 def _create_statement(table: Table) -> str:
-    types = {
-        column: "int"
-        if column in table.number_columns
-        else "varchar(255)"
-        if column in _VARCHAR_COLUMNS
-        else "longtext"
-        for column in table.columns
-    }
+    types = dict.fromkeys(table.columns, "longtext")
+    types |= dict.fromkeys(_VARCHAR_COLUMNS.intersection(types), "varchar(255)")
+    types |= dict.fromkeys(table.number_columns, "int")
     keys = table.columns[: table.key_count]
     lines = [f"`{column}` {kind}{' NOT NULL' if column in keys else ''}" for column, kind in types.items()]
     lines.append(f"PRIMARY KEY ({','.join(map(quote_identifier, keys))})")

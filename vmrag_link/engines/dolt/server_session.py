@@ -216,7 +216,8 @@ class ServerSession:
             megabytes = self._max_answer_bytes // MEGABYTE
             return LimitExceeded(f"the server {self._access.server} returned more than {megabytes:,} MB.")
         if self._allowance.late:
-            seconds, limit = f"{self._allowance.granted:.0f} seconds", self._access.answer_seconds
+            seconds = f"{self._allowance.granted:.0f} seconds"
+            limit = self._access.answer_seconds
             if limit and self._waited + self._allowance.granted >= _ALL_ANSWERS_FACTOR * limit:
                 seconds = f"{_ALL_ANSWERS_FACTOR * limit:.0f} seconds in all"
             if not self._logged_in or limit:

@@ -174,7 +174,9 @@ class Allowance:
 
     def renew(self, max_bytes: int, seconds: float) -> None:
         self.exceeded = self.late = False
-        self.granted, self._bytes, self._deadline = seconds, max_bytes, time.monotonic() + seconds
+        self.granted = seconds
+        self._bytes = max_bytes
+        self._deadline = time.monotonic() + seconds
 
     def remaining_seconds(self) -> float:
         """Return the remaining seconds. Raises `TimeoutError` if there are none."""

@@ -88,7 +88,8 @@ class DoltSession(BaseSession[str]):
         With `with_links`, the table of links is also allowed. Raises `KnowledgeRefused`,
         `SchemaTooNew`, and `RowsInvalid` for a merge in conflict.
         """
-        is_revision, with_links = history.is_hash(at), with_links or at == LINKS_BRANCH
+        is_revision = history.is_hash(at)
+        with_links = with_links or at == LINKS_BRANCH
         content = "" if is_revision else self._working_hash(at)
         key = (f"{at} {content}", with_links)
         if key not in self._versions:

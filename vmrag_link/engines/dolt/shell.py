@@ -165,7 +165,8 @@ class ShellConnection(SqlConnection):
             ) from error
 
     def format_command(self, statement: str, at: str) -> str:
-        folder, database = quoted(self._folder), quoted(f"{self._folder.name}/{at}")
+        folder = quoted(self._folder)
+        database = quoted(f"{self._folder.name}/{at}")
         return f'cd {folder} && dolt --use-db {database} sql -q "{statement}"'
 
     def end_session(self) -> None:

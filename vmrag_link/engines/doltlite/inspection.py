@@ -102,7 +102,9 @@ class DoltliteInspectedPlace(InspectedPlace):
 
 class DoltliteInspector(Inspector):
     def __init__(self, file: Path, limits: Limits, *, max_step_seconds: float = MAX_STEP_SECONDS) -> None:
-        self._file, self.limits, self._max_step_seconds = file, limits, max_step_seconds
+        self._file = file
+        self.limits = limits
+        self._max_step_seconds = max_step_seconds
 
     @contextlib.contextmanager
     def open_place(self, revision: str) -> Iterator[InspectedPlace]:

@@ -214,8 +214,7 @@ def sqlite_error(code: int, message: str, path: Path) -> VmragError:
         return path_too_long(path, max_bytes=DOLTLITE_PATH_BYTES)
     if primary in _SENTENCES:
         sentence, hint = _SENTENCES[primary]
-        kind = (
-            LimitExceeded if primary == TOO_BIG else EngineUnwritable if primary in (READ_ONLY, FULL) else EngineFailed
-        )
+        kinds = {TOO_BIG: LimitExceeded, READ_ONLY: EngineUnwritable, FULL: EngineUnwritable}
+        kind = kinds.get(primary, EngineFailed)
         return kind(sentence.format(path=path), hint=hint, **details)
     return EngineFailed(f"the knowledge base {path} failed: {message}.", **details)

@@ -95,9 +95,10 @@ class DoltliteRows(PlaceRows):
         """Return rows of a logical table, fetched as JSON if possible (see `_fetch_texts`)."""
         if self.version < table.since:
             return []
-        rest, args = f"FROM {table.name}", [] if ids is None else [json.dumps(list(ids))]
-        if args:
+        rest, args = f"FROM {table.name}", list[str]()
+        if ids is not None:
             rest += f" WHERE {table.columns[0]} IN (SELECT value FROM json_each(?))"  # noqa: S608  our own names
+            args = [json.dumps(list(ids))]
         selected = ", ".join(columns)
         try:
             rows = self._connection.stream(f"SELECT json_array({selected}) {rest}", args)

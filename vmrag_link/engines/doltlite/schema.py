@@ -191,9 +191,12 @@ def parse_objects(*statements: str) -> frozenset[SchemaObject]:
     """
     objects = []
     for statement in statements:
-        parts = split_words(statement.replace("IF NOT EXISTS ", ""))
-        name, table = parts[2].partition("(")[0], parts[4 if parts[1] == "INDEX" else 2].partition("(")[0]
-        objects.append((parts[1].lower(), name, table, " ".join(parts)))
+        words = split_words(
+            statement.replace("IF NOT EXISTS ", "")
+        )  # CREATE TABLE name(…, CREATE INDEX name ON table(…
+        kind, name = words[1].lower(), words[2].partition("(")[0]
+        table = words[4].partition("(")[0] if kind == "index" else name
+        objects.append((kind, name, table, " ".join(words)))
     return frozenset(objects)
 
 

@@ -117,7 +117,8 @@ def forget_remote(session: DoltliteSession, remote: str) -> None:
 
 
 def _fetch_locked(session: DoltliteSession, connection: Connection, remote: str, url: str) -> None:
-    known_heads, remote_heads = remotes.read_heads(connection, remote), remotes.peek_heads(url)
+    known_heads = remotes.read_heads(connection, remote)
+    remote_heads = remotes.peek_heads(url)
     inspection.require_room(url, connection.path, session.limits)
     if remote_heads is not None and (file := remotes.parse_file(url)):
         inspection.require_sound_heads(file, remote_heads, checked_heads=known_heads, limits=session.limits)
