@@ -40,7 +40,7 @@ _ANCESTRY = """
     SELECT revision FROM ancestry {only}"""
 BRANCHES = f"FROM dolt_branches WHERE name <> '{UNFINISHED_BRANCH}'"
 FROM_REVISION = _ANCESTRY.format(start="VALUES (?)", only="WHERE revision = ? LIMIT 1")
-"""Whether a revision reaches another one."""
+"""It returns a row if the first revision reaches the second one."""
 _FROM_BRANCHES = _ANCESTRY.format(start=f"SELECT hash {BRANCHES} AND name <> ?", only="")
 _FROM_HEADS = _ANCESTRY.format(start="SELECT value FROM json_each(?)", only="")
 
