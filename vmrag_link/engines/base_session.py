@@ -1,7 +1,7 @@
 """The parts of an open knowledge base that all engines share.
 
-They are the write lock, the rules for branches and anchors, and the stamps. A stamp changes
-whenever something in the folder was written.
+They are the write lock, the mark of uncommitted rows, and the rules for branches and anchors. An
+engine subclasses `BaseSession`, and `SqlEngine` passes calls on to it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from vmrag_link import locks, permissions
 from vmrag_link.engines.folder import LOCK_NAME, UNCOMMITTED_NAME, EngineName, detect_engine
@@ -49,7 +49,14 @@ def is_legal_branch_name(name: str) -> bool:
 
 
 P = TypeVar("P")
-"""A place of a transaction: a branch, as an engine addresses it."""
+"""How an engine addresses the branch of a transaction: doltlite by a connection, Dolt by its name.
+"""
+
+
+class KnownHistory(NamedTuple):
+    root: str
+    revisions: set[str]
+    """The revisions from the root to the known heads."""
 
 
 class BaseSession(ABC, Generic[P]):
@@ -116,15 +123,6 @@ class BaseSession(ABC, Generic[P]):
 
     @abstractmethod
     def map_parents(self, revisions: Iterable[str]) -> dict[str, tuple[str, ...]]: ...
-
-    def read_known_history(self, known_heads: Iterable[str]) -> tuple[str, set[str]]:
-        """Return the root, and the revisions from the root to `known_heads`.
-
-        The history of an untrusted knowledge base must descend from one of them.
-        """
-        root = self.require_branch(ROOT_BRANCH).head
-        before = self.map_parents([root]).keys() - {root}
-        return root, self.map_parents([root, *known_heads]).keys() - before
 
     @abstractmethod
     def read_parents(self, revision: str) -> tuple[str, ...]:
@@ -219,6 +217,12 @@ class BaseSession(ABC, Generic[P]):
                 (self.folder / UNCOMMITTED_NAME).unlink(missing_ok=True)
 
     # -- branches
+
+    def read_known_history(self, known_heads: Iterable[str]) -> KnownHistory:
+        """Return the revisions from which an untrusted history must descend."""
+        root = self.require_branch(ROOT_BRANCH).head
+        before = self.map_parents([root]).keys() - {root}
+        return KnownHistory(root, self.map_parents([root, *known_heads]).keys() - before)
 
     def find_refusal(self, revision: str) -> KnowledgeRefused | None:
         try:

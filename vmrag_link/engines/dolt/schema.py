@@ -13,6 +13,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from vmrag_link import file_access, locks, permissions, terminal_text
 from vmrag_link.engines import inspection, tables
@@ -115,20 +116,25 @@ class ForeignObject(Record, frozen=True):
     """The statement that removes the object while it is not committed, or shows it."""
 
 
-def inspect_schema(
-    connection: SqlConnection, at: str, *, also: Mapping[str, str] | None = None
-) -> tuple[ForeignObject | None, int]:
-    """Return the first object at a place that is not ours, and the version of the schema."""
+class InspectedSchema(NamedTuple):
+    foreign: ForeignObject | None
+    """The first object at a place that is not ours."""
+    version: int
+    """The version of the schema, or 0 if there are no tables or a foreign object."""
+
+
+def inspect_schema(connection: SqlConnection, at: str, *, also: Mapping[str, str] | None = None) -> InspectedSchema:
+    """Read which tables a place has. `also`: statements of further tables that are allowed."""
     listed, *system = connection.run_queries(
         ["SHOW FULL TABLES", *(f"SELECT 1 AS v FROM {system_table} LIMIT 1" for system_table in _SYSTEM_TABLES)], at=at
     )
     for name, rows in zip(_SYSTEM_TABLES, system, strict=True):
         if rows:
             verb = "DELETE" if name in _DELETABLE_TABLES else "SELECT *"
-            return ForeignObject(f"the table {name} is not empty", f"{verb} FROM {name}"), 0
+            return InspectedSchema(ForeignObject(f"the table {name} is not empty", f"{verb} FROM {name}"), 0)
     kinds = {_table_name(row): str(row["Table_type"]) for row in listed}
     if not kinds:
-        return None, 0
+        return InspectedSchema(None, 0)
     if kinds.get(META) == "BASE TABLE":
         version = _stored_version(connection, at)
         if version > SCHEMA_VERSION:
@@ -148,8 +154,9 @@ def inspect_schema(
     if foreign:
         name = foreign[0]
         text = f"the table {terminal_text.escape_line(repr(name[:_MAX_SHOWN_CHARACTERS]))} differs from the schema"
-        return ForeignObject(text, _removal_statement(name, kinds.get(name, ""), ours=name in allowed)), 0
-    return None, version
+        removal = _removal_statement(name, kinds.get(name, ""), ours=name in allowed)
+        return InspectedSchema(ForeignObject(text, removal), 0)
+    return InspectedSchema(None, version)
 
 
 def _removal_statement(name: str, kind: str, *, ours: bool) -> str:

@@ -121,7 +121,7 @@ class DoltSession(BaseSession[str]):
         if history.is_hash(at):
             return inspection.foreign_place_error(f"revision {at[:12]}", foreign.text)
         branch = self.require_branch(at)
-        if branch.dirty and not schema.inspect_schema(self.connection, branch.head)[0]:
+        if branch.dirty and not schema.inspect_schema(self.connection, branch.head).foreign:
             return KnowledgeRefused(
                 f"refusing to use branch {at!r}: {foreign.text} (uncommitted).",
                 hint=hints.suggest_command(self.connection.format_command(foreign.removal, at), "remove it"),
