@@ -17,6 +17,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from vmrag_link import permissions
 from vmrag_link.errors import Busy, FileFailed, refuses_writing
@@ -80,12 +81,17 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def read_holder(path: Path) -> tuple[int, str] | None:
-    """Return the process id and the purpose of the exclusive holder, if it has recorded them."""
+class Holder(NamedTuple):
+    pid: int
+    purpose: str
+
+
+def read_holder(path: Path) -> Holder | None:
+    """Return the exclusive holder, if it has recorded itself."""
     with contextlib.suppress(OSError, ValueError):
         pid, _, purpose = _holder_file(path).read_text().partition(" ")
         if is_process_alive(int(pid)):  # a killed holder could not remove its file
-            return int(pid), purpose
+            return Holder(int(pid), purpose)
     return None
 
 
@@ -188,13 +194,14 @@ def _has_no_locks(error: BaseException | None) -> bool:
 
 
 def _busy_error(path: Path, purpose: str, timeout: float) -> Busy:
-    pid, holder_purpose = read_holder(path) or (None, "another process")
-    who = f"process {pid} ({holder_purpose})" if pid else holder_purpose
+    holder = read_holder(path)
+    who = f"process {holder.pid} ({holder.purpose})" if holder else "another process"
     waited = f" for {timeout:g} s" if timeout else ""
+    look = f", or run 'ps -fp {holder.pid}' to see it" if holder else ""
     return Busy(
         f"cannot {purpose}: {who} has held {path.name}{waited}.",
-        hint="wait for it to finish and run the command again" + (f", or run 'ps -fp {pid}' to see it" if pid else ""),
+        hint=f"wait for it to finish and run the command again{look}",
         lock=str(path),
-        holder_pid=pid,
-        holder=holder_purpose,
+        holder_pid=holder.pid if holder else None,
+        holder=holder.purpose if holder else "another process",
     )

@@ -297,7 +297,7 @@ def _require_storable(conflict: Conflict, text: str, labels: Labels, *, edited: 
     marker = build_markers(conflict, labels).find_marker(text, middle=edited)
     if marker:
         raise ContentRefused(
-            f"line {marker[0]} of the text is still a conflict marker: {marker[1]}",
+            f"line {marker.number} of the text is still a conflict marker: {marker.text}",
             hint="remove the lines with markers, and the lines between them that you do not want",
-            line=marker[0],
+            line=marker.number,
         )

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import Match, SequenceMatcher
 from itertools import accumulate
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from vmrag_link.models import Record
 from vmrag_link.worddiff import count_common_ends, find_longest_chain
@@ -98,7 +98,8 @@ def _list_stable_runs(base: list[str], ours: list[str], theirs: list[str]) -> It
     in_ours, in_theirs = find_matching_blocks(base, ours), find_matching_blocks(base, theirs)
     x = y = 0
     while x < len(in_ours) and y < len(in_theirs):
-        (a, our_start, n), (b, their_start, m) = in_ours[x], in_theirs[y]
+        a, our_start, n = in_ours[x]
+        b, their_start, m = in_theirs[y]
         start, end = max(a, b), min(a + n, b + m)
         if start < end:
             yield start, our_start + start - a, their_start + start - b, end - start
@@ -165,6 +166,12 @@ class Labels(Record, frozen=True):
     base: str = "base"
 
 
+class MarkerLine(NamedTuple):
+    number: int
+    """The number of the line, from 1."""
+    text: str
+
+
 class Markers(Record, frozen=True):
     """Conflict markers with `size` characters."""
 
@@ -187,15 +194,15 @@ class Markers(Record, frozen=True):
         shown = [start, ours, *([] if base is None else [before, base]), middle, theirs, end]
         return "".join(add_final_newline(part) for part in shown)
 
-    def find_marker(self, text: str, *, middle: bool = False) -> tuple[int, str] | None:
-        """Return the number and text of the first line that is one of these markers, or None.
+    def find_marker(self, text: str, *, middle: bool = False) -> MarkerLine | None:
+        """Return the first line that is one of these markers, or None.
 
         `middle`: a line of only `=` is also a marker. Elsewhere it may underline a heading.
         """
         start, before, between, end = self._marker_lines
         markers = {start, before, end} | ({between} if middle else set())
-        lines = (line.rstrip() for line in text.split("\n"))
-        return next(((number, line) for number, line in enumerate(lines, 1) if line in markers), None)
+        lines = (MarkerLine(number, line.rstrip()) for number, line in enumerate(text.split("\n"), 1))
+        return next((line for line in lines if line.text in markers), None)
 
     @property
     def _marker_lines(self) -> tuple[str, str, str, str]:
