@@ -36,11 +36,7 @@ with a blank, `+`, `-` or a backslash, so no text can imitate a structure line.
 """
 
 # Settings and options that could change what git writes.
-_SETTINGS = (
-    *("-c", "core.quotePath=false"),
-    *("-c", "log.showRoot=true"),
-    *("-c", "log.follow=false"),
-)
+_SETTINGS = (*("-c", "core.quotePath=false"), *("-c", "log.showRoot=true"), *("-c", "log.follow=false"))
 _DIFF = (
     *("--raw", "--no-abbrev", "-p", "-U0", "--full-index", "--no-renames", "--no-color", "--no-relative"),
     *("--inter-hunk-context=0", "--diff-algorithm=myers", "--no-indent-heuristic", "--ignore-cr-at-eol"),

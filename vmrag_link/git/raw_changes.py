@@ -73,17 +73,8 @@ def list_staged(places: Places, head: str, pathspecs: Sequence[str], *options: s
     """Yield the differences between a tree and the index. Raises `GitFailed` and
     `LimitExceeded`.
     """
-    arguments = (
-        "diff-index",
-        "--cached",
-        "--raw",
-        "-z",
-        "--no-renames",
-        "--ignore-submodules=all",
-        *options,
-        head,
-        "--",
-    )
+    fixed = ("--cached", "--raw", "-z", "--no-renames", "--ignore-submodules=all")
+    arguments = ("diff-index", *fixed, *options, head, "--")
     return _parse_changes(list_fields(places, *arguments, *pathspecs, limit=4 * MOST_FILES))
 
 

@@ -8,10 +8,7 @@ import re
 from typing import NamedTuple
 
 from vmrag_link import terminal_text
-from vmrag_link.errors import (
-    RemoteInvalid,
-    RemoteMissing,
-)
+from vmrag_link.errors import RemoteInvalid, RemoteMissing
 from vmrag_link.git import configuration
 from vmrag_link.git.configuration import Entry, read_section
 from vmrag_link.git.run import check_git, run_git

@@ -11,13 +11,7 @@ import time
 from collections.abc import Mapping
 
 from vmrag_link import env, proc
-from vmrag_link.errors import (
-    RemoteInvalid,
-    RemoteMoved,
-    RemoteNotTrusted,
-    RemoteUnreachable,
-    quoted,
-)
+from vmrag_link.errors import RemoteInvalid, RemoteMoved, RemoteNotTrusted, RemoteUnreachable, quoted
 from vmrag_link.git import credentials, refs, remote_errors
 from vmrag_link.git.remotes import Peer, is_mirror, read_push_urls, redact_url
 from vmrag_link.git.run import check_git, run_git
@@ -28,18 +22,14 @@ _LOCK_SECONDS = 1.0
 
 # The user's configuration should only decide how to reach the other side: one ref is pushed alone
 # and unsigned, and housekeeping is left to the user's own commands.
-_OPTIONS = (
-    "gc.auto=0",
-    "maintenance.auto=false",
-    "push.followTags=false",
-    "push.gpgSign=false",
-    "push.pushOption=",
-    "push.recurseSubmodules=no",
+_SETTINGS = (
+    *("gc.auto=0", "maintenance.auto=false"),
+    *("push.followTags=false", "push.gpgSign=false", "push.pushOption=", "push.recurseSubmodules=no"),
     "fetch.recurseSubmodules=no",
-    "color.remote=false",
-    "color.transport=false",
-    "color.push=false",
+    *("color.remote=false", "color.transport=false", "color.push=false"),
 )
+
+_FETCH_OPTIONS = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--refmap=")
 
 _PATIENT_SECONDS = 300
 """Like `credentials.SILENT_SECONDS`, for attended commands, because a server may work long on a
@@ -109,15 +99,7 @@ def fetch(places: Places, peer: Peer, ref: str, into: str) -> str | None:
     """
     # Without --no-filter a partial clone would not fetch the contents now, and later fetch them one
     # by one when they are read.
-    options = (
-        "--quiet",
-        "--no-tags",
-        "--no-write-fetch-head",
-        "--no-prune",
-        "--no-auto-maintenance",
-        "--refmap=",
-        "--no-filter",
-    )
+    options = (*_FETCH_OPTIONS, "--no-prune", "--no-filter")
     finished = _run_remote(places, peer, "fetch", *options, "--", peer.remote, f"+{ref}:{into}")
     if finished.returncode == 0:
         return read_tip(places, into)
@@ -132,8 +114,7 @@ def fetch_commits(places: Places, peer: Peer, commits: list[str], *options: str)
     `options` of `git fetch` select how much of their history is fetched. Raises the errors of
     `fetch`.
     """
-    fixed = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--refmap=")
-    finished = _run_remote(places, peer, "fetch", *fixed, *options, "--", peer.remote, *commits)
+    finished = _run_remote(places, peer, "fetch", *_FETCH_OPTIONS, *options, "--", peer.remote, *commits)
     if finished.returncode != 0:
         raise remote_errors.build_error(peer.remote, finished)
 
@@ -225,17 +206,17 @@ def _run_remote(places: Places, peer: Peer, *arguments: str, within: float | Non
     if places.is_jj_workspace:
         raise _build_jj_error(places.code_places or places, peer)
     patience = _PATIENT_SECONDS if peer.may_ask else credentials.SILENT_SECONDS
-    options = [*_OPTIONS, "http.lowSpeedLimit=1", f"http.lowSpeedTime={patience}"]
+    settings = [*_SETTINGS, "http.lowSpeedLimit=1", f"http.lowSpeedTime={patience}"]
     if peer.schemes is not None:
-        options += [f"protocol.{transport}.allow=never" for transport in _TRANSPORTS if transport not in peer.schemes]
-    settings = [word for option in options for word in ("-c", option)]
+        settings += [f"protocol.{transport}.allow=never" for transport in _TRANSPORTS if transport not in peer.schemes]
+    options = [word for setting in settings for word in ("-c", setting)]
     access = credentials.build_environment(places, credentials.read_credentials(places), may_ask=peer.may_ask)
     extra = env.read_git_options() | env.read_unattended() | access
     if peer.may_ask:
-        return run_git(places, *settings, *arguments, extra=extra)
+        return run_git(places, *options, *arguments, extra=extra)
     limit = within or (_MAX_LISTING_SECONDS if arguments[0] == "ls-remote" else _MAX_SECONDS)
     try:
-        return run_git(places, *settings, *arguments, extra=extra | {"GIT_TERMINAL_PROMPT": "0"}, timeout=limit)
+        return run_git(places, *options, *arguments, extra=extra | {"GIT_TERMINAL_PROMPT": "0"}, timeout=limit)
     except TimeoutError as error:
         address = redact_url(peer.remote)
         raise RemoteUnreachable(

@@ -17,16 +17,7 @@ from vmrag_link.engines.tables import DOCUMENTS, find_table
 from vmrag_link.merging.choices import Choices, Decisions
 from vmrag_link.merging.conflicts import COLLECTION, DOCUMENT, PROJECT, Conflict, find_conflict
 from vmrag_link.merging.rows import R
-from vmrag_link.models import (
-    At,
-    Collection,
-    Difference,
-    Document,
-    DocumentChange,
-    Project,
-    ProjectChange,
-    Record,
-)
+from vmrag_link.models import At, Collection, Difference, Document, DocumentChange, Project, ProjectChange, Record
 
 Key = tuple[str, str]
 

@@ -367,8 +367,7 @@ class DoltSettings(Record, frozen=True):
     authorities: Annotated[
         str,
         needs_trust(
-            "PEM file with the certificate authorities of `dolt.server`. Default: the system's.",
-            flaw=absolute_flaw,
+            "PEM file with the certificate authorities of `dolt.server`. Default: the system's.", flaw=absolute_flaw
         ),
     ] = ""
 
@@ -387,10 +386,7 @@ class LimitSettings(Record, frozen=True):
     knowledge_mb: Annotated[
         int,
         needs_trust(
-            "Maximum size in MB of a remote's knowledge base. A larger one is not fetched.",
-            min,
-            ge=1,
-            le=1_000_000,
+            "Maximum size in MB of a remote's knowledge base. A larger one is not fetched.", min, ge=1, le=1_000_000
         ),
     ] = 4000
     document_mb: Annotated[
@@ -407,12 +403,7 @@ class LimitSettings(Record, frozen=True):
 class IngestSettings(Record, frozen=True):
     max_bytes: Annotated[
         int,
-        needs_trust(
-            "Maximum size in bytes of an imported file or page, also unpacked.",
-            min,
-            ge=1,
-            le=900_000_000,
-        ),
+        needs_trust("Maximum size in bytes of an imported file or page, also unpacked.", min, ge=1, le=900_000_000),
     ] = 50_000_000
     timeout_s: Annotated[
         int,
@@ -505,8 +496,7 @@ class Config(Record, frozen=True):
     auto_fetch: Annotated[
         bool,
         needs_trust(
-            "Missing pinned revisions are fetched automatically, from trusted remotes.",
-            keep_narrowest(False, True),
+            "Missing pinned revisions are fetched automatically, from trusted remotes.", keep_narrowest(False, True)
         ),
     ] = True
     dolt: DoltSettings = DoltSettings()

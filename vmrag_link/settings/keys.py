@@ -132,9 +132,7 @@ def _list_keys(struct: type[Record], prefix: str = "") -> dict[str, SettingKey]:
 DOCUMENTATION = "https://github.com/vmrag/vmrag-link/blob/main/docs/configuration.md"
 """The page with all settings."""
 
-REMOVED = {
-    "import.on_stale": "run 'vmrag sources dedupe' to remove stored copies of tracked files",
-}
+REMOVED = {"import.on_stale": "run 'vmrag sources dedupe' to remove stored copies of tracked files"}
 """Settings of earlier versions, each with its replacement."""
 
 

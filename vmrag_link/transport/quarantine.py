@@ -53,9 +53,7 @@ class Quarantine(NamedTuple):
         commit = transfer.fetch(self.places, peer, peer.ref, DATA_REF)
         if commit is None:
             raise RemoteMissing(
-                f"{where} has no knowledge base.",
-                hint="ask its owner to run 'vmrag push'",
-                remote=where,
+                f"{where} has no knowledge base.", hint="ask its owner to run 'vmrag push'", remote=where
             )
         copy = copies.open_copy(engine, self.folder / "copy", self.places)
         size = copy.measure_size(self.places, commit)

@@ -33,13 +33,7 @@ from vmrag_link.engines.reading import PlaceRows
 from vmrag_link.engines.sql_engine import SqlEngine
 from vmrag_link.engines.tables import DOCUMENTS
 from vmrag_link.errors import EngineFailed
-from vmrag_link.models import (
-    At,
-    Link,
-    RevisionInfo,
-    Row,
-    WorkingSet,
-)
+from vmrag_link.models import At, Link, RevisionInfo, Row, WorkingSet
 
 
 class DoltEngine(SqlEngine[DoltSession, str]):

@@ -18,13 +18,7 @@ from vmrag_link.engines.inspector import collect_new_ancestors, name_vetted_head
 from vmrag_link.engines.limits import Limits, too_large_error
 from vmrag_link.engines.own_branches import ROOT_BRANCH, is_reserved
 from vmrag_link.engines.remote_errors import damaged_error, moved_error
-from vmrag_link.errors import (
-    EngineFailed,
-    EngineUnwritable,
-    FileSystemError,
-    KnowledgeRefused,
-    RemoteDamaged,
-)
+from vmrag_link.errors import EngineFailed, EngineUnwritable, FileSystemError, KnowledgeRefused, RemoteDamaged
 from vmrag_link.file_access import require_space
 from vmrag_link.models import Row
 

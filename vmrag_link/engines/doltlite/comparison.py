@@ -52,10 +52,7 @@ class DoltliteCompared(ComparedStates):
     """Compares two states with these `versions` of the schema."""
 
     changed_sql = " OR ".join(
-        (
-            "diff_type <> 'modified'",
-            *(f"to_{column} IS NOT from_{column}" for column in COMPARED_COLUMNS),
-        )
+        ("diff_type <> 'modified'", *(f"to_{column} IS NOT from_{column}" for column in COMPARED_COLUMNS))
     )
 
     def __init__(

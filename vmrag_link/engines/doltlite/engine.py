@@ -19,13 +19,7 @@ from vmrag_link.engines.limits import USUAL_LIMITS, Limits
 from vmrag_link.engines.own_branches import LINKS_BRANCH
 from vmrag_link.engines.sql_engine import SqlEngine
 from vmrag_link.errors import EngineFailed
-from vmrag_link.models import (
-    At,
-    Link,
-    RevisionInfo,
-    Row,
-    WorkingSet,
-)
+from vmrag_link.models import At, Link, RevisionInfo, Row, WorkingSet
 
 if TYPE_CHECKING:
     from vmrag_link.engines.doltlite.comparison import DoltliteComparison

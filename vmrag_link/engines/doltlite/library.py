@@ -113,9 +113,7 @@ class Library:
         """Refuse a library of any other version: it would read the storage format differently."""
         if version.removeprefix("v") != VERSION:
             raise EngineFailed(
-                f"the installed doltlite is {version}; vmrag requires {VERSION}.",
-                hint=_REINSTALL,
-                version=version,
+                f"the installed doltlite is {version}; vmrag requires {VERSION}.", hint=_REINSTALL, version=version
             )
         self.version_checked = True
 
@@ -188,10 +186,7 @@ _SENTENCES = {
         "the disk is full: cannot write to the knowledge base {path}; nothing was stored.",
         "run 'vmrag gc --apply' to delete data that can be rebuilt, or make room on that disk",
     ),
-    CANNOT_OPEN: (
-        "cannot open the knowledge base {path}.",
-        "check that it exists, and that you may read its folder",
-    ),
+    CANNOT_OPEN: ("cannot open the knowledge base {path}.", "check that it exists, and that you may read its folder"),
     TOO_BIG: (
         "a document is larger than limits.document_mb, which also limits reading.",
         "split the document, or run 'git config vmrag.limits.document-mb 500' to raise the limit",
