@@ -17,7 +17,7 @@ import numpy as np
 from bench import quality, quality_sets
 from bench.quality_sets import Question
 from vmrag_link.retrieval import weakness
-from vmrag_link.retrieval.query import FIRST_HITS, MOST_HITS, Hit, Query
+from vmrag_link.retrieval.query import FIRST_HITS, MAX_PACKED_HITS, Hit, Query
 from vmrag_link.retrieval.ranking import Ranking
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace.answers.packing import estimate_tokens
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _report(name: str, searcher: Searcher, questions: Sequence[Question]) -> None:
-    others = [Query(text, k=MOST_HITS) for text in UNRELATED.read_text().splitlines()]
+    others = [Query(text, k=MAX_PACKED_HITS) for text in UNRELATED.read_text().splitlines()]
     hits = [searcher.search(query) for query in others]
     reached = [
         max(searcher.compute_cosines(query.text, some[:FIRST_HITS])) for query, some in zip(others, hits, strict=True)
@@ -56,7 +56,7 @@ def _report(name: str, searcher: Searcher, questions: Sequence[Question]) -> Non
     weak = np.mean([searcher.is_weak(query, some) for query, some in zip(others, hits, strict=True)])
     answered, used, saved, lost = [], 0, 0, 0
     for question in questions:
-        query = Query(question.text, k=MOST_HITS)
+        query = Query(question.text, k=MAX_PACKED_HITS)
         results = searcher.search(query)
         if not quality.rank_of(results, question):
             continue

@@ -30,8 +30,8 @@ from vmrag_link.index.metadata import build_chunk_metadata, build_document_metad
 from vmrag_link.index.reader import IndexReader
 from vmrag_link.models import Chunking
 from vmrag_link.retrieval import filters
+from vmrag_link.retrieval.chunk_filter import ChunkFilter
 from vmrag_link.retrieval.filters import compile_where, list_keys
-from vmrag_link.retrieval.narrowed import ChunkFilter
 
 pytestmark = needs_chroma
 

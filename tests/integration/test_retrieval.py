@@ -21,7 +21,7 @@ from vmrag_link.index import view as views
 from vmrag_link.index.contents import read_contents
 from vmrag_link.models import Chunking
 from vmrag_link.retrieval.query import Mode, Query
-from vmrag_link.retrieval.ranker import UNIT
+from vmrag_link.retrieval.ranker import VECTOR_UNIT
 from vmrag_link.retrieval.ranking import DEFAULT_RANKING, Ranking, hash_contents
 from vmrag_link.retrieval.search import Searcher
 
@@ -46,7 +46,7 @@ def reference(kb: Knowledge, query: Query, texts: dict[tuple[str, str, int], str
     scored = sorted(
         (-sum(a * b for a, b in zip(vector, whole(text), strict=True)), place) for place, text in texts.items()
     )
-    return [(*place, round(-negative / UNIT, 6)) for negative, place in scored[: query.k]]
+    return [(*place, round(-negative / VECTOR_UNIT, 6)) for negative, place in scored[: query.k]]
 
 
 def test_read_embeddings_returns_model_vectors_with_and_without_cache(kb):

@@ -13,8 +13,8 @@ from vmrag_link.index.metadata import build_document_metadata
 from vmrag_link.index.reader import IndexedColumns
 from vmrag_link.models import ISSUES, Collection, DocumentHeader, encode_canonical_json
 from vmrag_link.retrieval import filters
+from vmrag_link.retrieval.chunk_filter import MetadataColumns
 from vmrag_link.retrieval.filters import compile_where, compile_where_document
-from vmrag_link.retrieval.narrowed import MetadataColumns
 
 
 @pytest.mark.parametrize(

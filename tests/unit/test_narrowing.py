@@ -13,9 +13,8 @@ from tests.unit.test_code_symbols import SAMPLES
 from vmrag_link.code.cutting import cut_code
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import encode_canonical_json
-from vmrag_link.retrieval.narrowed import SymbolFilter
 from vmrag_link.retrieval.narrowing import (
-    MOST_VALUES,
+    MAX_VALUES,
     Narrowing,
     combine_narrowings,
     compile_path,
@@ -24,6 +23,7 @@ from vmrag_link.retrieval.narrowing import (
     normalize_symbol,
     parse_query,
 )
+from vmrag_link.retrieval.narrowing_filter import SymbolFilter
 from vmrag_link.retrieval.narrowing_values import KINDS, LANGUAGES
 
 PREFIX = re.compile(r"(?:^|\s)(?:path|lang|symbol|kind):\S")
@@ -153,7 +153,7 @@ def test_empty_and_endless_values_are_rejected(field, value):
 
 
 def test_query_takes_so_many_values_of_a_field():
-    many = [f"src/{number}*" for number in range(MOST_VALUES)]
+    many = [f"src/{number}*" for number in range(MAX_VALUES)]
     assert make_narrowing(paths=many * 2).paths == tuple(many)
     with pytest.raises(UsageInvalid, match="201 values of 'path', but the maximum is 200"):
         make_narrowing(paths=[*many, "lib"])

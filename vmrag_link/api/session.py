@@ -19,7 +19,7 @@ from vmrag_link.ops.query.placed_hits import PlacedHit, PlacedHits, place_hits
 from vmrag_link.ops.reused_index import ReusedIndex
 from vmrag_link.paths import Places
 from vmrag_link.progress import QUIET
-from vmrag_link.retrieval.query import MOST_BUDGET, MOST_HITS, Mode, Query
+from vmrag_link.retrieval.query import MAX_BUDGET_TOKENS, MAX_PACKED_HITS, Mode, Query
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.answers.query import require_query, search_index
 from vmrag_link.workspace.follow.provenance import source_warnings
@@ -123,14 +123,14 @@ class ApiSession:
             raise UsageInvalid(
                 f"k must be 1 to {_MAX_RESULTS}; found {question.k}.", hint="pass a number, such as 'k=5'"
             )
-        if question.max_tokens is not None and not 0 < question.max_tokens <= MOST_BUDGET:
+        if question.max_tokens is not None and not 0 < question.max_tokens <= MAX_BUDGET_TOKENS:
             raise UsageInvalid(
-                f"max_tokens must be 1 to {MOST_BUDGET}.", hint="pass a number, such as 'max_tokens=2000'"
+                f"max_tokens must be 1 to {MAX_BUDGET_TOKENS}.", hint="pass a number, such as 'max_tokens=2000'"
             )
         return Query(
             text=question.text,
             collections=question.collections or None,
-            k=question.k or (MOST_HITS if question.max_tokens else settings.k),
+            k=question.k or (MAX_PACKED_HITS if question.max_tokens else settings.k),
             mode=Mode(mode),
             where=question.where,
             where_document=question.where_document,

@@ -17,7 +17,15 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.errors import UsageInvalid, plural, quoted
 from vmrag_link.index.keywords import find_matches
 from vmrag_link.retrieval.narrowing import Narrowing
-from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Mode, Query, group_by_kind
+from vmrag_link.retrieval.query import (
+    MAX_BUDGET_TOKENS,
+    MAX_NEIGHBOURS,
+    MAX_PACKED_HITS,
+    MIN_BUDGET_TOKENS,
+    Mode,
+    Query,
+    group_by_kind,
+)
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.answers import passages as operation
 from vmrag_link.workspace.answers.passage_places import PlacedPassage
@@ -76,14 +84,14 @@ _SECTIONS = {
 )
 @click.option(
     "--neighbours",
-    type=click.IntRange(0, MOST_NEIGHBOURS),
+    type=click.IntRange(0, MAX_NEIGHBOURS),
     default=0,
     metavar="N",
     help="Print chunks with N chunks around.",
 )
 @click.option(
     "--budget",
-    type=click.IntRange(LEAST_BUDGET, MOST_BUDGET),
+    type=click.IntRange(MIN_BUDGET_TOKENS, MAX_BUDGET_TOKENS),
     metavar="TOKENS",
     help="Print this much text for a model.",
 )
@@ -136,7 +144,7 @@ def command(
         query = Query(
             text=words,
             collections=collection or None,
-            k=k or (MOST_HITS if budget else settings.k),
+            k=k or (MAX_PACKED_HITS if budget else settings.k),
             mode=Mode(mode or settings.mode),
             where=_parse_filter(where) if where else None,
             where_document=_parse_filter(where_document) if where_document else None,

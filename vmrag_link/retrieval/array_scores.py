@@ -14,7 +14,7 @@ from vmrag_link.index.flat_files import DOCUMENT, NUMBER, NUMBERS
 from vmrag_link.index.keywords import LAST_SLOT, SLOT_BITS
 from vmrag_link.index.postings import WordOccurrences
 from vmrag_link.numpy_loading import np, npt
-from vmrag_link.retrieval.bm25 import BILLION, NAME_WEIGHT, Corpus, WordScores
+from vmrag_link.retrieval.bm25 import BILLION, NAME_WEIGHT, Corpus, WordFactors, WordScores
 
 Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
@@ -27,7 +27,9 @@ a new array.
 
 
 class _WordCounts(NamedTuple):
-    """The counts of words in the texts of a piece, sorted by word and slot."""
+    """The counts of words in the texts of a piece. The arrays have one element for each text with a
+    word.
+    """
 
     words: Numbers
     """Numbers of words."""
@@ -42,17 +44,16 @@ class _WordCounts(NamedTuple):
         names = None if self.names is None else self.names[positions]
         return _WordCounts(self.words[positions], self.slots[positions], self.frequencies[positions], names)
 
-    def score_texts(self, factors: Sequence[tuple[float, float, float]], tokens: Lengths) -> Floats:
+    def score_texts(self, factors: Sequence[WordFactors], tokens: Lengths) -> Floats:
         """Return what each word adds to the score of its text. `tokens`: the lengths of all
         texts.
         """
-        gains = np.array([gain for gain, _, _ in factors])[self.words]
-        _, base, slope = factors[0]
-        norms = base + slope * tokens[self.slots].astype(np.float64)
-        often = self.frequencies
+        gains = np.array([factor.gain for factor in factors])[self.words]
+        norms = factors[0].base + factors[0].slope * tokens[self.slots].astype(np.float64)  # equal for all words
+        weighted = self.frequencies
         if self.names is not None:
-            often = often + self.names * (NAME_WEIGHT * norms - 1)
-        scores: Floats = gains * often / (often + norms)
+            weighted = weighted + self.names * (NAME_WEIGHT * norms - 1)
+        scores: Floats = gains * weighted / (weighted + norms)
         return scores
 
 
@@ -68,65 +69,84 @@ class _Sums(NamedTuple):
         return np.where(self.slots[positions] == slots, self.scores[positions], 0.0)
 
 
-class _Piece:
-    """A piece of a collection. A document has the slot of its first chunk."""
+class _PieceScores(NamedTuple):
+    """The scores of the chunks and documents of a piece."""
 
-    def __init__(self, numbers: Sequence[int], lists: Sequence[tuple[int, WordOccurrences]]) -> None:
-        self.numbers: Lengths = np.asarray(numbers, np.uint32).reshape(-1, NUMBERS)
-        lengths = [len(holding.slots) for _, holding in lists]
-        words = np.repeat([word for word, _ in lists], lengths)
-        slots = np.concatenate([holding.slots for _, holding in lists]).astype(np.int64)
-        often = np.concatenate([holding.frequencies for _, holding in lists]).astype(np.float64)
-        counts = _WordCounts(words, slots, often)
-        if any(holding.names for _, holding in lists):
-            counts = counts._replace(names=often * np.repeat([holding.names for _, holding in lists], lengths))
-        if alive := lists[0][1].alive:
-            counted = np.frombuffer(alive, np.bool_)[slots]
-            if not counted.all():
-                counts = counts.select(counted)
+    lengths: Lengths
+    chunks: _Sums
+    documents: _Sums
+    totals: _Sums
+    """The scores of chunks, including those of their documents."""
+
+
+class _PieceCounts:
+    """The counts of the query's words in one piece of a collection.
+
+    A document has the slot of its first chunk. `lists`: the number of a word in the query, and its
+    occurrences.
+    """
+
+    def __init__(self, lengths: Sequence[int], lists: Sequence[tuple[int, WordOccurrences]]) -> None:
+        self._lengths: Lengths = np.asarray(lengths, np.uint32).reshape(-1, NUMBERS)
+        sizes = [len(occurrences.slots) for _, occurrences in lists]
+        words = np.repeat([word for word, _ in lists], sizes)
+        slots = np.concatenate([occurrences.slots for _, occurrences in lists]).astype(np.int64)
+        frequencies = np.concatenate([occurrences.frequencies for _, occurrences in lists]).astype(np.float64)
+        counts = _WordCounts(words, slots, frequencies)
+        if any(occurrences.names for _, occurrences in lists):
+            are_names = np.repeat([occurrences.names for _, occurrences in lists], sizes)
+            counts = counts._replace(names=frequencies * are_names)
+        alive = lists[0][1].alive
+        if alive:
+            is_alive = np.frombuffer(alive, np.bool_)[slots]
+            if not is_alive.all():
+                counts = counts.select(is_alive)
         self.in_chunks = self._add_up_texts(counts)
-        words, slots, often, _ = self.in_chunks
-        self.in_documents = self._add_up_texts(_WordCounts(words, self.find_first_slots(slots), often))
+        first_slots = _find_first_slots(self._lengths, self.in_chunks.slots)
+        self.in_documents = self._add_up_texts(
+            _WordCounts(self.in_chunks.words, first_slots, self.in_chunks.frequencies)
+        )
 
     def _add_up_texts(self, counts: _WordCounts) -> _WordCounts:
         """Add up the counts of a word in several fields of a chunk, or in several chunks of a
         document.
         """
-        keys = counts.words * len(self.numbers) + counts.slots
+        keys = counts.words * len(self._lengths) + counts.slots
         if np.any(keys[1:] < keys[:-1]):
             order = np.argsort(keys, kind="stable")
-            keys, counts = keys[order], counts.select(order)
+            keys = keys[order]
+            counts = counts.select(order)
         changes = keys[1:] != keys[:-1]
         if changes.all():
             return counts
         begins = np.append(0, np.flatnonzero(changes) + 1)
-        words, slots, often, names = counts
-        sums = None if names is None else np.add.reduceat(names, begins)
-        return _WordCounts(words[begins], slots[begins], np.add.reduceat(often, begins), sums)
+        names = None if counts.names is None else np.add.reduceat(counts.names, begins)
+        return _WordCounts(
+            counts.words[begins], counts.slots[begins], np.add.reduceat(counts.frequencies, begins), names
+        )
 
-    def find_first_slots(self, slots: Numbers) -> Numbers:
-        find_first_slots: Numbers = slots - self.numbers[slots, NUMBER]
-        return find_first_slots
-
-    def add_up_scores(
-        self,
-        of_chunks: Sequence[tuple[float, float, float]],
-        of_documents: Sequence[tuple[float, float, float]],
-        weight: float,
-    ) -> None:
-        """Compute the scores. The factors are those of the words (`Corpus.compute_factors`)."""
-        size = len(self.numbers)
+    def compute_scores(
+        self, of_chunks: Sequence[WordFactors], of_documents: Sequence[WordFactors], document_weight: float
+    ) -> _PieceScores:
+        """Return the scores of the piece. The factors are by the number of the word."""
+        size = len(self._lengths)
         zeros: Floats | None = _LOCAL.__dict__.pop("zeros", None)  # after an error there is none
         if zeros is None or len(zeros) < size:
             zeros = np.zeros(size)
-        self.chunks = _sum_by_slot(
-            zeros[:size], self.in_chunks.slots, self.in_chunks.score_texts(of_chunks, self.numbers[:, 0])
-        )
-        scores = self.in_documents.score_texts(of_documents, self.numbers[:, DOCUMENT])
-        self.documents = _sum_by_slot(zeros[:size], self.in_documents.slots, scores)
+        chunk_scores = self.in_chunks.score_texts(of_chunks, self._lengths[:, 0])
+        chunks = _sum_by_slot(zeros[:size], self.in_chunks.slots, chunk_scores)
+        document_scores = self.in_documents.score_texts(of_documents, self._lengths[:, DOCUMENT])
+        documents = _sum_by_slot(zeros[:size], self.in_documents.slots, document_scores)
         _LOCAL.zeros = zeros
-        slots, scores = self.chunks
-        self.totals = _Sums(slots, scores + weight * self.documents.scores_at(self.find_first_slots(slots)))
+        first_slots = _find_first_slots(self._lengths, chunks.slots)
+        totals = _Sums(chunks.slots, chunks.scores + document_weight * documents.scores_at(first_slots))
+        return _PieceScores(self._lengths, chunks, documents, totals)
+
+
+def _find_first_slots(lengths: Lengths, slots: Numbers) -> Numbers:
+    """Return the slot of the first chunk of each chunk's document."""
+    first_slots: Numbers = slots - lengths[slots, NUMBER]
+    return first_slots
 
 
 def _sum_by_slot(zeros: Floats, slots: Numbers, scores: Floats) -> _Sums:
@@ -141,36 +161,45 @@ def _sum_by_slot(zeros: Floats, slots: Numbers, scores: Floats) -> _Sums:
 class ArrayScores(WordScores):
     """Scores by numpy. See `WordScores`."""
 
-    def __init__(self, numbers: Mapping[int, Sequence[int]], document_weight: float) -> None:
-        super().__init__(numbers, document_weight)
-        self._pieces: dict[int, _Piece] = {}
-
-    def add_words(self, words: Sequence[Sequence[WordOccurrences]], chunks: Corpus, documents: Corpus) -> None:
-        lists: dict[int, list[tuple[int, WordOccurrences]]] = {}
+    def __init__(
+        self,
+        words: Sequence[Sequence[WordOccurrences]],
+        lengths: Mapping[int, Sequence[int]],
+        *,
+        chunks: Corpus,
+        documents: Corpus,
+        document_weight: float,
+    ) -> None:
+        super().__init__((), lengths, chunks=chunks, documents=documents, document_weight=document_weight)
+        by_piece: dict[int, list[tuple[int, WordOccurrences]]] = {}
         for number, occurrences in enumerate(words):
             for occurrence in occurrences:
-                lists.setdefault(occurrence.piece, []).append((number, occurrence))
-        pieces = {name: _Piece(self._lengths[name], piece_lists) for name, piece_lists in lists.items()}
-        self._pieces = {name: piece for name, piece in pieces.items() if len(piece.in_chunks.words)}
-        in_chunks, in_documents = np.zeros(len(words), np.int64), np.zeros(len(words), np.int64)
-        for piece in self._pieces.values():
-            in_chunks += np.bincount(piece.in_chunks.words, minlength=len(words))
-            in_documents += np.bincount(piece.in_documents.words, minlength=len(words))
+                by_piece.setdefault(occurrence.piece, []).append((number, occurrence))
+        in_chunks = np.zeros(len(words), np.int64)
+        in_documents = np.zeros(len(words), np.int64)
+        counts: dict[int, _PieceCounts] = {}
+        for name, lists in by_piece.items():
+            piece = _PieceCounts(lengths[name], lists)
+            if len(piece.in_chunks.words):
+                counts[name] = piece
+                in_chunks += np.bincount(piece.in_chunks.words, minlength=len(words))
+                in_documents += np.bincount(piece.in_documents.words, minlength=len(words))
         of_chunks = [chunks.compute_factors(count) for count in in_chunks.tolist()]
         of_documents = [documents.compute_factors(count) for count in in_documents.tolist()]
-        for (chunk_gain, _, _), (document_gain, _, _) in zip(of_chunks, of_documents, strict=True):
-            self._max_score += chunk_gain
-            self._max_score += self._document_weight * document_gain
-        for piece in self._pieces.values():
-            piece.add_up_scores(of_chunks, of_documents, self._document_weight)
+        for in_chunk, in_document in zip(of_chunks, of_documents, strict=True):
+            self._max_score += in_chunk.gain
+            self._max_score += document_weight * in_document.gain
+        self._pieces = {
+            name: piece.compute_scores(of_chunks, of_documents, document_weight) for name, piece in counts.items()
+        }
 
     def score_row(self, row: int) -> int:
-        if (piece := self._pieces.get(row >> SLOT_BITS)) is None:
+        piece = self._pieces.get(row >> SLOT_BITS)
+        if piece is None:
             return 0
         slots = np.array([row & LAST_SLOT])
-        [score] = piece.chunks.scores_at(slots) + self._document_weight * piece.documents.scores_at(
-            piece.find_first_slots(slots)
-        )
+        document_scores = piece.documents.scores_at(_find_first_slots(piece.lengths, slots))
+        [score] = piece.chunks.scores_at(slots) + self._document_weight * document_scores
         return round(float(score) * BILLION)
 
     @property
@@ -180,7 +209,8 @@ class ArrayScores(WordScores):
         ]
 
     def select_best(self, depth: int, among: Sequence[int] | None = None) -> dict[int, int]:
-        rows, totals = [np.empty(0, np.int64)], [np.empty(0)]
+        rows = [np.empty(0, np.int64)]
+        totals = [np.empty(0)]
         allowed = None if among is None else np.array(among, dtype=np.int64)
         for name, piece in self._pieces.items():
             slots, scores = piece.totals
@@ -189,7 +219,8 @@ class ArrayScores(WordScores):
                 slots, scores = slots[is_allowed], scores[is_allowed]
             rows.append(slots | (name << SLOT_BITS))
             totals.append(scores)
-        all_rows, all_scores = np.concatenate(rows), np.concatenate(totals)
+        all_rows = np.concatenate(rows)
+        all_scores = np.concatenate(totals)
         if len(all_scores) > depth:
             position = len(all_scores) - depth
             best = all_scores >= np.partition(all_scores, position)[position] - 1 / BILLION

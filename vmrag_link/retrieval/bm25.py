@@ -10,6 +10,9 @@ A chunk of code has two fields (BM25F: Robertson, Zaragoza and Taylor, 2004): th
 declares, and everything else. A word among the names has a higher weight, independent of the length
 of the chunk.
 
+A word is given as `WordOccurrences`: the chunks of one piece of a collection that contain it in one
+field. `score_collection` adds up all of them.
+
 The result has the same bits on every machine and for every order of rows and segments: logarithms
 are correctly rounded (`decimal`), and floats are added in the order of the words of the query.
 """
@@ -20,6 +23,7 @@ import decimal
 import functools
 import heapq
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from vmrag_link.index import flat_files
 from vmrag_link.index.flat_files import DOCUMENT, NUMBER, NUMBERS
@@ -37,7 +41,7 @@ function.
 
 NAME_WEIGHT = 3.5
 """The amount that a word among the declared names of a chunk adds to its frequency, for a norm of 1
-(`Corpus.compute_factors`).
+(`WordFactors`).
 
 In a chunk of mean length the norm is `CODE_K1`, so such a word has the weight of 6.3 words.
 """
@@ -52,8 +56,18 @@ BILLION = 10**9
 _EXACT = decimal.Context(prec=25)
 
 
+class WordFactors(NamedTuple):
+    """The factors of a word. It adds `gain * frequency / (frequency + norm)` to the score of a
+    text, with `norm` = `base + slope * tokens`.
+    """
+
+    gain: float
+    base: float
+    slope: float
+
+
 class Corpus(Record, frozen=True):
-    """The texts of one kind in a collection."""
+    """The texts of one kind in a collection: its chunks, or its documents."""
 
     texts: int
     """Number of texts."""
@@ -74,14 +88,13 @@ class Corpus(Record, frozen=True):
         texts = self.texts + PRIOR_TEXTS
         return _compute_logarithm(2 * texts + 2, 2 * count + 1)
 
-    def compute_factors(self, count: int) -> tuple[float, float, float]:
-        """Return gain, base and slope for a word that is in `count` texts.
-
-        The word adds `gain * frequency / (frequency + norm)` to the score of a text, with `norm` =
-        `base + slope * tokens`.
-        """
-        k1 = self.k1
-        return self.idf(count) * (k1 + 1), k1 * (1 - B), k1 * B * self.texts / (self.tokens or 1)
+    def compute_factors(self, count: int) -> WordFactors:
+        """Return the factors of a word that is in `count` texts."""
+        return WordFactors(
+            gain=self.idf(count) * (self.k1 + 1),
+            base=self.k1 * (1 - B),
+            slope=self.k1 * B * self.texts / (self.tokens or 1),
+        )
 
 
 @functools.lru_cache(maxsize=1024)
@@ -93,45 +106,55 @@ def _compute_logarithm(dividend: int, divisor: int) -> float:
 class WordScores:
     """The scores of a collection's chunks for the words of a query.
 
-    `numbers`: the result of `flat_files.decode_lengths` for each piece. The loops contain no
-    function calls, because a query of common words runs them ten thousand times.
+    `words`: the occurrences of each word. `lengths`: the result of `flat_files.decode_lengths` for
+    each piece. The loops contain no function calls, because a query of common words runs them ten
+    thousand times.
     """
 
-    def __init__(self, numbers: Mapping[int, Sequence[int]], document_weight: float) -> None:
-        self._lengths = numbers
+    def __init__(
+        self,
+        words: Sequence[Sequence[WordOccurrences]],
+        lengths: Mapping[int, Sequence[int]],
+        *,
+        chunks: Corpus,
+        documents: Corpus,
+        document_weight: float,
+    ) -> None:
+        self._lengths = lengths
         self._document_weight = document_weight
         self._chunks: dict[int, float] = {}
         self._documents: dict[int, float] = {}
         self._first_rows: dict[int, int] = {}
         self._max_score = 0.0
-
-    def add_words(self, words: Sequence[Sequence[WordOccurrences]], chunks: Corpus, documents: Corpus) -> None:
-        """Add the words of a query. Each word is given as the chunks that contain it."""
         for occurrences in words:
             self._add_word(occurrences, chunks, documents)
 
     def _add_word(self, occurrences: Sequence[WordOccurrences], chunks: Corpus, documents: Corpus) -> None:
-        by_piece, scores, first_rows, in_documents = self._lengths, self._chunks, self._first_rows, dict[int, int]()
-        in_chunks, in_names = (
-            _add_fields(occurrences),
-            _add_fields(occurrence for occurrence in occurrences if occurrence.names),
-        )
+        """Add the score of a word to each chunk that contains it, and to the chunk's document."""
+        in_chunks = _add_fields(occurrences)
+        in_names = _add_fields(occurrence for occurrence in occurrences if occurrence.names)
         gain, base, slope = chunks.compute_factors(sum(map(len, in_chunks.values())))
         self._max_score += gain
+        scores = self._chunks
+        first_rows = self._first_rows
+        in_documents: dict[int, int] = {}
         for piece, frequencies in in_chunks.items():
-            numbers, start, names = by_piece[piece], piece << SLOT_BITS, in_names.get(piece, {})
+            lengths = self._lengths[piece]
+            first_row_of_piece = piece << SLOT_BITS
+            names = in_names.get(piece, {})
             for slot, frequency in frequencies.items():
-                row, at = start + slot, NUMBERS * slot
-                norm = base + slope * numbers[at]
+                row = first_row_of_piece + slot
+                position = NUMBERS * slot
+                norm = base + slope * lengths[position]
                 weighted = frequency + names[slot] * (NAME_WEIGHT * norm - 1) if slot in names else frequency
                 scores[row] = scores.get(row, 0.0) + gain * weighted / (weighted + norm)
-                first_rows[row] = first = row - numbers[at + NUMBER]
+                first_rows[row] = first = row - lengths[position + NUMBER]
                 in_documents[first] = in_documents.get(first, 0) + frequency
-        scores = self._documents
         gain, base, slope = documents.compute_factors(len(in_documents))
         self._max_score += self._document_weight * gain
+        scores = self._documents
         for row, frequency in in_documents.items():
-            tokens = by_piece[row >> SLOT_BITS][NUMBERS * (row & LAST_SLOT) + DOCUMENT]
+            tokens = self._lengths[row >> SLOT_BITS][NUMBERS * (row & LAST_SLOT) + DOCUMENT]
             scores[row] = scores.get(row, 0.0) + gain * frequency / (frequency + (base + slope * tokens))
 
     def score_row(self, row: int) -> int:
@@ -160,11 +183,13 @@ class WordScores:
 
         `among`: select only from these rows.
         """
-        weight, documents, first_rows = self._document_weight, self._documents, self._first_rows
+        weight = self._document_weight
+        documents = self._documents
+        first_rows = self._first_rows
         rows: Iterable[int] = self._chunks if among is None else self._chunks.keys() & set(among)
         scores = {row: self._chunks[row] + weight * documents[first_rows[row]] for row in rows}
         if len(scores) > depth:
-            lowest = heapq.nlargest(depth, scores.values())[-1] - 1 / BILLION  # scores that may be equal after rounding
+            lowest = heapq.nlargest(depth, scores.values())[-1] - 1 / BILLION  # may be equal after rounding
             scores = {row: score for row, score in scores.items() if score >= lowest}
         return {row: round(score * BILLION) for row, score in scores.items()}
 
@@ -185,16 +210,20 @@ def _add_fields(occurrences: Iterable[WordOccurrences]) -> dict[int, dict[int, i
 def score_collection(
     indexed: IndexedCollection,
     words: Sequence[Sequence[WordOccurrences]],
-    numbers: Mapping[int, Sequence[int]],
+    lengths: Mapping[int, Sequence[int]],
     *,
     document_weight: float,
     by: type[WordScores] = WordScores,
 ) -> WordScores:
     """Return the scores of a collection's chunks.
 
-    `words`: the chunks that contain each word. `numbers`: see `WordScores`. `by`: the class to use.
+    `words`, `lengths`: see `WordScores`. `by`: the class to use.
     """
-    scores = by(numbers, document_weight)
     k1 = CODE_K1 if indexed.collection.is_code else K1
-    scores.add_words(words, Corpus(indexed.chunks, indexed.tokens, k1), Corpus(indexed.documents, indexed.tokens))
-    return scores
+    return by(
+        words,
+        lengths,
+        chunks=Corpus(indexed.chunks, indexed.tokens, k1),
+        documents=Corpus(indexed.documents, indexed.tokens),
+        document_weight=document_weight,
+    )

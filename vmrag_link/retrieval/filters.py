@@ -29,10 +29,13 @@ COMPARISONS = ORDERINGS | {"$eq", "$ne", "$in", "$nin", "$contains", "$not_conta
 TEXT_MATCHES = frozenset({"$contains", "$not_contains", "$regex", "$not_regex"})
 JUNCTIONS = frozenset({"$and", "$or"})
 MAX_DEPTH = 50
-MOST_CONDITIONS = 1000
+MAX_CONDITIONS = 1000
 """Maximum number of conditions of a filter. Each one is evaluated for every document."""
+
 NormalFilter = dict[str, Any]
-Leaf = Callable[[str, Any], NormalFilter]
+LeafNormalizer = Callable[[str, Any], NormalFilter]
+"""Returns the normal form of a key and its value that are not an `$and` or `$or`."""
+
 EXAMPLE = 'for example \'{"status": "open"}\' or \'{"$and": [{"year": {"$gte": 2024}}, {"team": "core"}]}\''
 
 
@@ -51,22 +54,22 @@ def normalize_where(given: Mapping[str, Any] | None) -> NormalFilter | None:
     """Return the normal form of a filter over metadata; None for an empty filter. Raises
     `FilterInvalid`.
     """
-    return _require_few(_normalize_filter(given, _normalize_comparison)) if given else None
+    return _limit_conditions(_normalize_filter(given, _normalize_comparison)) if given else None
 
 
 def normalize_where_document(given: Mapping[str, Any] | None) -> NormalFilter | None:
     """Return the normal form of a filter over texts; None for an empty filter. Raises
     `FilterInvalid`.
     """
-    return _require_few(_normalize_filter(given, _normalize_text_match)) if given else None
+    return _limit_conditions(_normalize_filter(given, _normalize_text_match)) if given else None
 
 
-def _require_few(normal: NormalFilter) -> NormalFilter:
+def _limit_conditions(normal: NormalFilter) -> NormalFilter:
     """Return a filter. Raise `FilterInvalid` if it has too many conditions."""
     conditions = _count_conditions(normal)
-    if conditions > MOST_CONDITIONS:
+    if conditions > MAX_CONDITIONS:
         raise FilterInvalid(
-            f"the filter has {conditions:,} conditions, but the maximum is {MOST_CONDITIONS:,}.",
+            f"the filter has {conditions:,} conditions, but the maximum is {MAX_CONDITIONS:,}.",
             hint="compare one key with many values by $in",
         )
     return normal
@@ -77,22 +80,22 @@ def _count_conditions(normal: NormalFilter) -> int:
     return sum(map(_count_conditions, value)) if key in JUNCTIONS else 1
 
 
-def _normalize_filter(given: Any, leaf: Leaf, depth: int = 0) -> NormalFilter:
+def _normalize_filter(given: Any, normalize_leaf: LeafNormalizer, depth: int = 0) -> NormalFilter:
     if not isinstance(given, Mapping) or not given:
         raise _make_error("is not an object with keys", given)
     if depth > MAX_DEPTH:
         raise FilterInvalid(f"the filter is nested deeper than {MAX_DEPTH} levels.", hint="join conditions in one $and")
     parts = [
-        _normalize_junction(key, value, leaf, depth) if key in JUNCTIONS else leaf(key, value)
+        _normalize_junction(key, value, normalize_leaf, depth) if key in JUNCTIONS else normalize_leaf(key, value)
         for key, value in given.items()
     ]
     return parts[0] if len(parts) == 1 else {"$and": parts}
 
 
-def _normalize_junction(key: str, value: Any, leaf: Leaf, depth: int) -> NormalFilter:
+def _normalize_junction(key: str, value: Any, normalize_leaf: LeafNormalizer, depth: int) -> NormalFilter:
     if not isinstance(value, list) or not value:
         raise _make_error(f"needs a non-empty list after {key}", value)
-    parts = [_normalize_filter(part, leaf, depth + 1) for part in value]
+    parts = [_normalize_filter(part, normalize_leaf, depth + 1) for part in value]
     return parts[0] if len(parts) == 1 else {key: parts}
 
 
@@ -158,7 +161,8 @@ def compile_where(where: NormalFilter) -> RowTest:
     [(key, value)] = where.items()
     if key not in JUNCTIONS:
         return _compile_comparison(key, value)
-    parts, combine = [compile_where(part) for part in value], all if key == "$and" else any
+    parts = [compile_where(part) for part in value]
+    combine = all if key == "$and" else any
     return lambda columns: [*map(combine, zip(*(part(columns) for part in parts), strict=True))]
 
 
@@ -170,7 +174,8 @@ def compile_where_document(where_document: NormalFilter) -> TextTest:
     [(key, value)] = where_document.items()
     if key not in JUNCTIONS:
         return _compile_text_match(key, value)
-    parts, combine = [compile_where_document(part) for part in value], all if key == "$and" else any
+    parts = [compile_where_document(part) for part in value]
+    combine = all if key == "$and" else any
     return lambda text: combine(part(text) for part in parts)
 
 
@@ -201,9 +206,11 @@ def _compile_comparison(key: str, condition: Mapping[str, Any]) -> RowTest:
 
 
 def _compile_text_match(name: str, operand: str) -> TextTest:
-    negated = _NEGATIONS.get(name)
-    test: TextTest = compile_pattern(operand) if (negated or name) == "$regex" else lambda text: operand in text
-    return lambda text: test(text) is not (negated is not None)
+    is_regex = _NEGATIONS.get(name, name) == "$regex"
+    test: TextTest = compile_pattern(operand) if is_regex else lambda text: operand in text
+    if name in _NEGATIONS:
+        return lambda text: not test(text)
+    return test
 
 
 def compile_pattern(pattern: str, *, place: str = " in the filter") -> TextTest:

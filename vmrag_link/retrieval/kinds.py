@@ -16,9 +16,17 @@ _FIRST_TURNS = (0, 1, 0, 1, 0, 1)
 _TURNS = (0, 0, 1)
 """The list of each result. 0 is the list of the likelier kind."""
 
-_PLAIN, _QUESTION = 10, 20
-_CODE, _ABOUT_CODE = 12, 14
-"""Factors of documents (plain words, a question), and of code (other words, words about code)."""
+_PLAIN_FACTOR = 10
+"""Factor of documents if the text is not a question."""
+
+_QUESTION_FACTOR = 20
+"""Factor of documents if the text is a question, such as `how do I`."""
+
+_CODE_FACTOR = 12
+"""Factor of code if the text has no words about code."""
+
+_ABOUT_CODE_FACTOR = 14
+"""Factor of code if the text has words about code, such as `class`."""
 
 _ASKING = re.compile(
     r"\s*(?:how (?:can|could|do|does|should|to|would)"
@@ -36,12 +44,12 @@ T = TypeVar("T")
 
 
 def prefers_code(text: str, documents: float, code: float) -> bool:
-    """Return whether the answer starts with code.
+    """Return whether code is likelier than documents to answer, so that it comes first.
 
     `documents`, `code`: the nearness of the best result of each kind.
     """
-    document_factor = _QUESTION if _ASKING.match(text) else _PLAIN
-    code_factor = _ABOUT_CODE if _ABOUT.search(text) else _CODE
+    document_factor = _QUESTION_FACTOR if _ASKING.match(text) else _PLAIN_FACTOR
+    code_factor = _ABOUT_CODE_FACTOR if _ABOUT.search(text) else _CODE_FACTOR
     return code * code_factor > documents * document_factor
 
 

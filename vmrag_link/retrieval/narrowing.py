@@ -1,28 +1,28 @@
 """The narrowing of a query to paths, languages, symbols and kinds.
 
-People type it as `path:src/auth lang:python symbol:Session kind:code`. `narrowed` finds the rows.
+People type it as `path:src/auth lang:python symbol:Session kind:code`. Options of commands and
+arguments of tools have the same values. `narrowing_filter` finds the rows that match.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from itertools import chain
 from typing import Literal
 
 from vmrag_link import hints
 from vmrag_link.errors import UsageInvalid, shortened
 from vmrag_link.models import Record
 
-LONGEST_VALUE = 1000
+MAX_VALUE_CHARS = 1000
 """Maximum number of characters of a value."""
 
-MOST_VALUES = 200
+MAX_VALUES = 200
 """Maximum number of values of one field. Each document is compared with all of them."""
 
 Field = Literal["path", "lang", "symbol", "kind"]
 
-_FIELDS = {"path": "paths", "lang": "languages", "symbol": "symbols", "kind": "kinds"}
+_FIELD_NAMES = {"path": "paths", "lang": "languages", "symbol": "symbols", "kind": "kinds"}
 """Fields of a `Narrowing` by prefix."""
 
 _TOKEN = re.compile(
@@ -31,8 +31,8 @@ _TOKEN = re.compile(
     r"""|\S+"""
 )
 _SEPARATOR = r"::|->|[.#\\]"
-_GLOB = r"[*?]"
-_HALF_PAIR = "[\ud800-\udfff]"
+_WILDCARD = r"[*?]"
+_SURROGATE = "[\ud800-\udfff]"
 
 _EXAMPLES: dict[Field, str] = {
     "path": "path:src/auth, path:*.py",
@@ -68,14 +68,14 @@ class Narrowing(Record, frozen=True):
     @property
     def display_text(self) -> str:
         """The narrowing as people type it, shortened."""
-        given = [(prefix, value) for prefix, name in _FIELDS.items() for value in getattr(self, name)]
+        given = [(prefix, value) for prefix, name in _FIELD_NAMES.items() for value in getattr(self, name)]
         typed = (f'{prefix}:"{value}"' if re.search(r"\s", value) else f"{prefix}:{value}" for prefix, value in given)
         return shortened(" ".join(typed))
 
     @property
     def words(self) -> str:
         """The words to rank by if the query has no other words. Names of symbols stay whole."""
-        values = [*self.paths] if self.symbols or self.paths else [*self.kinds, *self.languages]
+        values = self.paths if self.symbols or self.paths else (*self.kinds, *self.languages)
         names = [".".join(re.findall(r"\w+", symbol)) for symbol in self.symbols]
         return " ".join(filter(None, [*names, *re.findall(r"\w+", " ".join(values))]))
 
@@ -96,6 +96,29 @@ def make_narrowing(
     return None if narrowing == Narrowing() else narrowing
 
 
+def _check_values(field: Field, values: Iterable[str], normalize: Callable[[str], str]) -> tuple[str, ...]:
+    """Return the distinct normalized values of a field. Raises `UsageInvalid`."""
+    checked = []
+    for given in values:
+        is_legal = given.strip() and len(given) <= MAX_VALUE_CHARS and not re.search(_SURROGATE, given)
+        value = normalize(given.strip()) if is_legal else ""
+        if not value:
+            raise UsageInvalid(
+                f"invalid value of {field!r}: {shortened(given)!r}.",
+                hint=f"write it as in: {_EXAMPLES[field]}",
+                parameter=field,
+            )
+        checked.append(value)
+    distinct = tuple(dict.fromkeys(checked))
+    if len(distinct) > MAX_VALUES:
+        raise UsageInvalid(
+            f"the query has {len(distinct):,} values of {field!r}, but the maximum is {MAX_VALUES}.",
+            hint="use a folder or a pattern to match many values",
+            parameter=field,
+        )
+    return distinct
+
+
 def _parse_language(given: str) -> str:
     from vmrag_link.retrieval.narrowing_values import parse_language  # this loads the rules of all grammars
 
@@ -108,10 +131,15 @@ def _parse_kind(given: str) -> str:
     return parse_kind(given)
 
 
-def combine_narrowings(*some: Narrowing | None) -> Narrowing | None:
-    """Return a narrowing with the values of all of these."""
-    given = [narrowing for narrowing in some if narrowing]
-    return make_narrowing(**{name: [*chain(*(getattr(one, name) for one in given))] for name in _FIELDS.values()})
+def combine_narrowings(*narrowings: Narrowing | None) -> Narrowing | None:
+    """Return a narrowing with the values of all of these. Raises `UsageInvalid` for too many
+    values.
+    """
+    values: dict[str, list[str]] = {name: [] for name in _FIELD_NAMES.values()}
+    for narrowing in filter(None, narrowings):
+        for name in values:
+            values[name] += getattr(narrowing, name)
+    return make_narrowing(**values)
 
 
 def parse_query(text: str) -> tuple[str, Narrowing | None]:
@@ -120,22 +148,24 @@ def parse_query(text: str) -> tuple[str, Narrowing | None]:
     If the query has no words, the words of the narrowing are used. Raises `UsageInvalid` for
     invalid values.
     """
-    given: dict[str, list[str]] = {name: [] for name in _FIELDS.values()}
-    words, end = [], 0
+    values: dict[str, list[str]] = {name: [] for name in _FIELD_NAMES.values()}
+    words = []
+    end = 0
     for token in _TOKEN.finditer(text):
-        if field := token["field"]:
-            given[_FIELDS[field]].append(token["quoted"] or token["plain"])
+        field = token["field"]
+        if field:
+            values[_FIELD_NAMES[field]].append(token["quoted"] or token["plain"])
             words.append(text[end : token.start()])
             end = token.end()
     if not end:
         return text, None
     try:
-        narrowing = make_narrowing(**given)
+        narrowing = make_narrowing(**values)
     except UsageInvalid as error:
         error.hint = hints.join_alternatives(error.hint, "write it in quotes to search for the words")
         raise
-    rest = " ".join(filter(None, (word.strip() for word in (*words, text[end:]))))
-    return rest or (narrowing.words if narrowing else ""), narrowing
+    query = " ".join(filter(None, (word.strip() for word in (*words, text[end:]))))
+    return query or (narrowing.words if narrowing else ""), narrowing
 
 
 def normalize_symbol(symbol: str) -> str:
@@ -162,7 +192,7 @@ def compile_symbol(name: str, *, within: bool) -> re.Pattern[str]:
 
 def compile_path(path: str) -> Callable[[str], bool]:
     """Return a function that tests whether a path matches."""
-    if re.search(_GLOB, path):
+    if re.search(_WILDCARD, path):
         pattern = _compile_glob(path)
         return lambda candidate: pattern.fullmatch(candidate.removeprefix("/")) is not None
     if path.startswith("/"):
@@ -172,9 +202,10 @@ def compile_path(path: str) -> Callable[[str], bool]:
 
 def _compile_glob(glob: str) -> re.Pattern[str]:
     """Return a pattern for a glob. A glob that ends with `/` matches everything in the folder."""
-    given = f"{glob}**" if glob.endswith("/") else glob
-    parts = given.removeprefix("/").split("/") if given.startswith("/") else ["**", *given.split("/")]
+    pattern = f"{glob}**" if glob.endswith("/") else glob
+    parts = pattern.removeprefix("/").split("/") if pattern.startswith("/") else ["**", *pattern.split("/")]
     groups: list[list[str]] = [[]]
+    """Regular expressions of path parts, split at `**`."""
     for part in parts:
         if part == "**":
             groups.append([])
@@ -184,16 +215,18 @@ def _compile_glob(glob: str) -> re.Pattern[str]:
     if not others:
         return re.compile("/".join(first), re.DOTALL)
     *between, last = others
-    pattern = "".join(f"{part}/" for part in first)
+    expression = "".join(f"{part}/" for part in first)
     for group in between:
         if group:  # atomic: only the first folder that fits is tried
-            pattern += "(?>(?:[^/]+/)*?" + "".join(f"{part}/" for part in group) + ")"
-    return re.compile(pattern + (r"(?:[^/]+/)*" + "/".join(last) if last else ".+"), re.DOTALL)
+            expression += "(?>(?:[^/]+/)*?" + "".join(f"{part}/" for part in group) + ")"
+    expression += r"(?:[^/]+/)*" + "/".join(last) if last else ".+"
+    return re.compile(expression, re.DOTALL)
 
 
 def _convert_wildcards(escaped: str, character: str, end: str) -> str:
     """Return a regular expression for an escaped text with `*`. It takes no exponential time.
 
+    `character`: the expression of a character that `*` matches. `end`: the expression that follows.
     A `*` is not tried again at a later position, except the last one, which reaches to the end.
     """
     first, *others = re.split(r"(?:\\\*)+", escaped)
@@ -201,24 +234,3 @@ def _convert_wildcards(escaped: str, character: str, end: str) -> str:
         return first
     *between, last = others
     return first + "".join(f"(?>{character}*?{piece})" for piece in between) + f"{character}*{last}{end}"
-
-
-def _check_values(field: Field, values: Iterable[str], normalize: Callable[[str], str]) -> tuple[str, ...]:
-    checked = []
-    for given in values:
-        legal = given.strip() and len(given) <= LONGEST_VALUE and not re.search(_HALF_PAIR, given)
-        value = normalize(given.strip()) if legal else ""
-        if not value:
-            raise UsageInvalid(
-                f"invalid value of {field!r}: {shortened(given)!r}.",
-                hint=f"write it as in: {_EXAMPLES[field]}",
-                parameter=field,
-            )
-        checked.append(value)
-    if len(distinct := tuple(dict.fromkeys(checked))) > MOST_VALUES:
-        raise UsageInvalid(
-            f"the query has {len(distinct):,} values of {field!r}, but the maximum is {MOST_VALUES}.",
-            hint="use a folder or a pattern to match many values",
-            parameter=field,
-        )
-    return distinct

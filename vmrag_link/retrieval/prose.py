@@ -11,28 +11,30 @@ FULL_FACTOR = 1000
 DATA_FACTOR = 400
 """The factor of data in thousandths."""
 
-FEWEST, LETTERS = 40, 400
-"""Minimum number of characters of a measured passage, and minimum thousandths of letters in text.
-"""
+MIN_PASSAGE_CHARS = 40
+"""Minimum number of characters of a passage that is measured."""
 
-LONGEST, MEAN = 80, 20
-"""Maximum length and maximum mean length of words of ASCII characters in text.
+MIN_LETTERS = 400
+"""Minimum number of letters in text, in thousandths of its characters."""
 
-A longer word is encoded data. A passage with a greater mean is minified.
-"""
+MAX_WORD_CHARS = 80
+"""Maximum length of ASCII words in text. A longer word is encoded data."""
+
+MAX_MEAN_CHARS = 20
+"""Maximum mean length of words in ASCII text. A passage with longer words is minified."""
 
 
 def compute_factor(text: str) -> int:
     """Return the factor of a passage's score in thousandths."""
-    parts = [part for part in text.split() if any(map(str.isalnum, part))]  # without rules below titles and in tables
+    parts = [part for part in text.split() if any(map(str.isalnum, part))]  # without lines such as `-----`
     size = sum(map(len, parts))
-    if size < FEWEST:
+    if size < MIN_PASSAGE_CHARS:
         return FULL_FACTOR
-    if FULL_FACTOR * sum(map(str.isalpha, text)) < LETTERS * size:
+    if FULL_FACTOR * sum(map(str.isalpha, text)) < MIN_LETTERS * size:
         return DATA_FACTOR
-    encoded = sum(len(part) for part in parts if len(part) > LONGEST and part.isascii())
-    minified = text.isascii() and size > MEAN * len(parts)
-    return DATA_FACTOR if minified or 2 * encoded > size else FULL_FACTOR
+    encoded_chars = sum(len(part) for part in parts if len(part) > MAX_WORD_CHARS and part.isascii())
+    is_minified = text.isascii() and size > MAX_MEAN_CHARS * len(parts)
+    return DATA_FACTOR if is_minified or 2 * encoded_chars > size else FULL_FACTOR
 
 
 def names_file(question: str, doc_id: str) -> bool:

@@ -1,41 +1,30 @@
-"""A query, its hits, and the vectors that a search compares.
-
-These are the vectors of the query's text, by the model of each collection. The float32 vectors of
-an index's chunks are for tools that show them and for Chroma's store.
-"""
+"""The records of a search: a query and its hits. Commands, tools and `search` share them."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
-from vmrag_link import models
-from vmrag_link.errors import EmbeddingMismatch, IndexFailed
-from vmrag_link.index import flat_files
 from vmrag_link.index.metadata import PROVENANCE, build_chunk_metadata
-from vmrag_link.index.reader import IndexReader
-from vmrag_link.index.view import IndexedCollection
-from vmrag_link.models import ContentKind, Distance, DocumentHeader, DocumentTable, Record, content_hash
+from vmrag_link.models import ContentKind, Distance, DocumentHeader, DocumentTable, Record
 from vmrag_link.retrieval.narrowing import Narrowing
 
-if TYPE_CHECKING:
-    from vmrag_link.embedding.base import Model, Vector
-    from vmrag_link.embedding.cache import EmbeddingCache
+MAX_NEIGHBOURS = 5
+"""Maximum number of chunks before and after a hit that an answer adds."""
 
-MOST_NEIGHBOURS = 5
+MIN_BUDGET_TOKENS = 100
+"""Minimum size of a packed answer: a head line and a few other lines. A packed answer has as many
+whole passages as its size allows.
+"""
 
-LEAST_BUDGET = 100
-"""Minimum number of tokens of a packed answer: a head line and a few other lines."""
-
-MOST_BUDGET = 1_000_000
+MAX_BUDGET_TOKENS = 1_000_000
 
 FIRST_HITS = 3
 """Number of hits that decide whether an answer is weak, and that a weak answer shows."""
 
-MOST_HITS = 200
-"""Default number of ranked pieces that a packed answer considers."""
-
+MAX_PACKED_HITS = 200
+"""Default number of hits that a packed answer considers."""
 
 TITLES: Mapping[ContentKind, str] = {"document": "Documentation", "code": "Code"}
 """Titles of groups of results."""
@@ -52,7 +41,7 @@ class Mode(enum.StrEnum):
 
 
 class Query(Record, frozen=True):
-    """A query."""
+    """A question to an index."""
 
     text: str
     collections: tuple[str, ...] | None = None
@@ -104,8 +93,7 @@ class Hit(Record, frozen=True):
 
     kind: ContentKind = "document"
     also_in: tuple[str, ...] = ()
-    """Other places of the result: languages of further translations, and paths of the original and
-    of copies.
+    """Languages of further translations, and paths of the original and of copies.
 
     They are not separate results.
     """
@@ -141,8 +129,11 @@ def group_by_kind(results: Sequence[K]) -> list[tuple[str, K]]:
     groups: dict[ContentKind, list[K]] = {}
     for result in results:
         groups.setdefault(result.kind, []).append(result)
-    titles = {kind: TITLES[kind] if len(groups) > 1 else "" for kind in groups}
-    return [("" if number else titles[kind], row) for kind, group in groups.items() for number, row in enumerate(group)]
+    titled: list[tuple[str, K]] = []
+    for kind, (first, *others) in groups.items():
+        titled.append((TITLES[kind] if len(groups) > 1 else "", first))
+        titled += [("", result) for result in others]
+    return titled
 
 
 class NearHit(Record, frozen=True):
@@ -170,102 +161,3 @@ def to_similarity(cosine: float) -> float:
     It is `1 - distance`, or for l2 `1 - distance / 2`.
     """
     return round(min(1.0, max(0.0, cosine)), 4)
-
-
-class QueryVectors:
-    """Embeds queries, once for each model. It remembers the latest query and the queries that were
-    prepared.
-
-    `unembedded`: collections that have only placeholders for vectors.
-    """
-
-    def __init__(self, model_for: Callable[[models.Collection], Model], unembedded: Collection[str]) -> None:
-        self._model_for = model_for
-        self._unembedded = unembedded
-        self._embedded: dict[str, dict[str, bytes]] = {}
-        """Vectors by text and model."""
-
-    def embed_query(self, indexed: IndexedCollection, text: str) -> bytes:
-        """Return the vector of a query for a collection. The errors are those of
-        `load_stored_model`.
-        """
-        model = self.load_stored_model(indexed)
-        if text not in self._embedded:
-            self._embedded = {text: {}}
-        vectors = self._embedded[text]
-        if model.fingerprint not in vectors:
-            self._embed_texts(model, [text])
-        return vectors[model.fingerprint]
-
-    def prepare_texts(self, indexed: IndexedCollection, texts: Collection[str]) -> None:
-        """Embed several texts at once. Call it before `embed_query` for these texts.
-
-        The errors are those of `load_stored_model`.
-        """
-        model = self.load_stored_model(indexed)
-        self._embed_texts(
-            model, [text for text in dict.fromkeys(texts) if model.fingerprint not in self._embedded.get(text, {})]
-        )
-
-    def _embed_texts(self, model: Model, texts: list[str]) -> None:
-        vectors = model.embed_queries(texts) if texts else []
-        for text, vector in zip(texts, vectors, strict=True):
-            self._embedded.setdefault(text, {})[model.fingerprint] = flat_files.quantise(vector)
-
-    def load_stored_model(self, indexed: IndexedCollection) -> Model:
-        """Return the model that computed the collection's vectors.
-
-        Raises `EmbeddingMismatch` for another model. If the index has only placeholders, it raises
-        the reason why the vectors still cannot be computed, or `IndexFailed` if they can: the index
-        has to be built again.
-        """
-        model = self._load_model(indexed)
-        self._require_stored(indexed, model)
-        return model
-
-    def _require_stored(self, indexed: IndexedCollection, model: Model) -> None:
-        name = indexed.collection.name
-        if name in self._unembedded:
-            model.embed([name])
-            raise IndexFailed(
-                f"the documents of collection {name!r} could not be embedded when the index was built.",
-                hint="run 'vmrag sync --rebuild' to build the index again",
-                collection_name=name,
-            )
-
-    def _load_model(self, indexed: IndexedCollection) -> Model:
-        model = self._model_for(indexed.collection)
-        if model.fingerprint != indexed.collection.embedding_model:
-            raise EmbeddingMismatch(
-                f"collection {indexed.collection.name!r} was embedded with {indexed.collection.embedding_model}, "
-                f"but the installed model is {model.fingerprint}.",
-                hint="install the version of vmrag-link that created the collection, or import it into a new collection",
-            )
-        return model
-
-
-def restore_vectors(
-    index: IndexReader, indexed: IndexedCollection, texts: Mapping[int, str], *, model: Model, cache: EmbeddingCache
-) -> dict[int, Vector]:
-    """Return the float32 vectors of chunks of one collection, by row. `texts`: the texts of the
-    chunks.
-
-    The index has int8 vectors, and float32 only for vectors that cannot be computed again. All
-    other vectors come from the cache or the local model, and never from a service. Raises
-    `IndexFailed` if a service's vectors are missing, and the errors of the model and the cache.
-    """
-    vectors = index.read_floats(texts)
-    hashes = {row: content_hash(text) for row, text in texts.items() if row not in vectors}
-    if hashes and not model.local:
-        raise IndexFailed(
-            f"the index lacks {len(hashes)} vectors of collection {indexed.collection.name!r} that the embedding service "
-            f"{model.name} computed.",
-            hint="run 'vmrag sync --rebuild' to build the index again",
-            collection_name=indexed.collection.name,
-        )
-    if hashes:
-        from vmrag_link.embedding.cache import embed_texts  # queries do not need these vectors
-
-        computed, _ = embed_texts(cache, model, {name: texts[row] for row, name in hashes.items()})
-        vectors |= {row: computed[name] for row, name in hashes.items()}
-    return vectors

@@ -38,10 +38,12 @@ class Favor(NamedTuple):
     """The advantage of a record over pages, in thousandths."""
 
     gain: int
-    """The factor of its score."""
+    """The factor of the record's score."""
 
     near: int
-    """The share of the best score from which the record gets one of the first ranks."""
+    """The share of the best score from which the record gets one of the first ranks. A share above
+    1000 is never reached.
+    """
 
 
 USUAL_FAVOR = {
@@ -56,25 +58,25 @@ ASKED_FAVOR = {
 }
 """The advantage if the question asks for the kind: `why did we choose X`, `since which version`."""
 
-SIMILAR_SCORE, _RESERVED = 700, 2
+SIMILAR_SCORE = 700
 """Minimum score of a second record for one of the first ranks, in thousandths of the best record's
-score. Number of records that can get such a rank.
+score.
 """
 
-FIRST = 3
+_RESERVED_RANKS = 2
+"""Number of records that can get one of the first ranks."""
 
-_LONGEST_TITLE = 100
-_ITEMS = ("- ", "* ", "+ ", "• ")
+FIRST_RANKS = 3
 
-SHORT_RECORD = 5
+_MAX_TITLE_CHARS = 100
+_LIST_ITEMS = ("- ", "* ", "+ ", "• ")
+
+MAX_SHORT_RECORD_PASSAGES = 5
 """Maximum number of passages of a decision record or a note that is one thought, split at its
 headings.
 """
 
-PassagePlace = tuple[str, str, int, int]
-"""The collection, the document, the number of the passage in it, and the number of passages."""
-
-MIN_CHARACTERS = 40
+MIN_TEXT_CHARS = 40
 """Minimum number of characters, apart from headings, of a passage that gains."""
 
 EXCESS_DIVISOR = 10**7
@@ -121,6 +123,20 @@ def holds_records(collection: StoredCollection) -> bool:
     return collection.has_notes or collection.kind in (KNOWLEDGE, COMPOUNDING)
 
 
+class Passage(NamedTuple):
+    """A passage by its document and number. Passages sort in the order of a collection."""
+
+    collection: str
+    doc_id: str
+    number: int
+    passages: int
+    """The number of passages of the document."""
+
+    @property
+    def document(self) -> tuple[str, str]:
+        return self.collection, self.doc_id
+
+
 class RecordFinder:
     """Finds the records of an index. Each collection is read once."""
 
@@ -138,25 +154,47 @@ class RecordFinder:
     def promote_records(
         self, question: str, scores: Mapping[str, Mapping[int, int]], among: Mapping[str, Collection[int]] | None = None
     ) -> dict[int, int]:
-        """Return new scores of the records among pages. All scores are by collection and row.
+        """Return new scores of the records among pages, by row.
 
-        `among`: the rows that may be in the answer, None for all.
+        `scores`: the scores of all chunks, by collection and row. `among`: the rows that may be in
+        the answer, None for all.
         """
         records: dict[int, RecordKind] = {}
-        for name, by_row in scores.items():
+        all_scores: dict[int, int] = {}
+        for name, collection_scores in scores.items():
+            all_scores |= collection_scores
             if holds_records(self._index.collections[name].collection):
-                records |= dict.fromkeys(by_row, RecordKind.DECISION)
+                records |= dict.fromkeys(collection_scores, RecordKind.DECISION)
             else:
                 kinds = self._find_kinds(name)
-                records |= {row: kinds[row] for row in by_row if row in kinds}
-        all_scores = {row: score for by_row in scores.values() for row, score in by_row.items()}
+                records |= {row: kinds[row] for row in collection_scores if row in kinds}
         record_question = RecordQuestion(question)
         gained: dict[int, int] = {}
         if len(records) < len(all_scores):
             passages = {row: kind for row, kind in records.items() if self._has_answer(row)}
             gained = record_question.promote_rows(all_scores, passages, self._locate_passage)
-        changes = [row for row, kind in records.items() if kind is RecordKind.CHANGES and record_question.versions]
+        if not record_question.versions:
+            return gained
+        changes = [row for row, kind in records.items() if kind is RecordKind.CHANGES]
         return gained | self._promote_version(record_question, changes, all_scores | gained, among)
+
+    def _find_kinds(self, collection: str) -> Mapping[int, RecordKind]:
+        """Return the kinds of the rows of records; empty for a collection that has only records."""
+        if collection not in self._kinds:
+            kinds: dict[int, RecordKind] = {}
+            if not holds_records(self._index.collections[collection].collection):
+                for doc_id, rows in self._index.find_rows_like(collection, PATTERNS):
+                    kind = find_record_kind(doc_id)
+                    if kind:
+                        kinds |= dict.fromkeys(rows, kind)
+            self._kinds[collection] = kinds
+        return self._kinds[collection]
+
+    def _has_answer(self, row: int) -> bool:
+        """Return whether a passage has text. The title, status and date of a record do not answer,
+        although they contain words of the question.
+        """
+        return self._index.read_chunk(row).chunks == 1 or has_text(self._index.read_text(row))
 
     def _promote_version(
         self,
@@ -172,30 +210,19 @@ class RecordFinder:
         titled = [row for row in changes if record_question.names_version(self._index.read_text(row))]
         if not titled:
             return {}
-        first, highest = min(titled, key=lambda row: (-scores[row], self._locate_passage(row))), max(scores.values())
-        chunk = self._index.read_chunk(first)
-        allowed = among is None or first + 1 in among[self._index.find_collection(first)]
-        has_next = allowed and chunk.number + 1 < chunk.chunks and not _begins_version(self._index.read_text(first + 1))
-        return {first: highest + 2} | ({first + 1: highest + 1} if has_next else {})
-
-    def _has_answer(self, row: int) -> bool:
-        """Return whether a passage has text. The title, status and date of a record do not answer,
-        although they contain words of the question.
-        """
-        return self._index.read_chunk(row).chunks == 1 or has_text(self._index.read_text(row))
-
-    def _find_kinds(self, collection: str) -> Mapping[int, RecordKind]:
-        """Return the kinds of the rows of records; empty for a collection that has only records."""
-        if collection not in self._kinds:
-            whole = holds_records(self._index.collections[collection].collection)
-            documents = () if whole else self._index.find_rows_like(collection, PATTERNS)
-            kinds = ((find_record_kind(doc_id), rows) for doc_id, rows in documents)
-            self._kinds[collection] = {row: kind for kind, rows in kinds if kind for row in rows}
-        return self._kinds[collection]
-
-    def _locate_passage(self, row: int) -> PassagePlace:
+        row = min(titled, key=lambda row: (-scores[row], self._locate_passage(row)))
+        highest = max(scores.values())
+        promoted = {row: highest + 2}
         chunk = self._index.read_chunk(row)
-        return self._index.find_collection(row), chunk.doc_id, chunk.number, chunk.chunks
+        is_allowed = among is None or row + 1 in among[self._index.find_collection(row)]
+        is_last = chunk.number + 1 == chunk.chunks
+        if is_allowed and not is_last and not _begins_version(self._index.read_text(row + 1)):
+            promoted[row + 1] = highest + 1
+        return promoted
+
+    def _locate_passage(self, row: int) -> Passage:
+        chunk = self._index.read_chunk(row)
+        return Passage(self._index.find_collection(row), chunk.doc_id, chunk.number, chunk.chunks)
 
 
 def find_record_kind(doc_id: str) -> RecordKind | None:
@@ -206,7 +233,7 @@ def find_record_kind(doc_id: str) -> RecordKind | None:
 def has_text(passage: str) -> bool:
     """Return whether a passage in Markdown has more than headings and a few words."""
     lines = (line.strip() for line in passage.splitlines() if not line.startswith("#"))
-    return sum(map(len, lines)) >= MIN_CHARACTERS
+    return sum(map(len, lines)) >= MIN_TEXT_CHARS
 
 
 class RecordQuestion:
@@ -221,39 +248,48 @@ class RecordQuestion:
     def names_version(self, text: str) -> bool:
         """Return whether a section begins with a line that names a version of the question."""
         title = _first_line(text)
-        return len(title) <= _LONGEST_TITLE and any(version.search(title) for version in self.versions)
+        return len(title) <= _MAX_TITLE_CHARS and any(version.search(title) for version in self.versions)
 
     def promote_rows(
-        self, scores: Mapping[int, int], records: Mapping[int, RecordKind], place_of: Callable[[int], PassagePlace]
+        self, scores: Mapping[int, int], records: Mapping[int, RecordKind], locate: Callable[[int], Passage]
     ) -> dict[int, int]:
-        """Return the new scores of the records among the scores of text.
+        """Return the new scores of records among pages, by row.
 
-        `place_of` returns the place of a row.
+        `scores`: the scores of records and pages. `locate` returns the passage of a row.
         """
         best = max(scores.values(), default=0)
         if best <= 0 or len(records) == len(scores):
             return {}
         favors = {row: self._favors[kind] for row, kind in records.items() if scores[row] > 0}
-        places = {row: place_of(row) for row in favors}
+        passages = {row: locate(row) for row in favors}
         short_records = {
-            row: places[row][:2]
-            for row in favors
-            if records[row] is RecordKind.DECISION and places[row][3] <= SHORT_RECORD
+            row: passage.document
+            for row, passage in passages.items()
+            if records[row] is RecordKind.DECISION and passage.passages <= MAX_SHORT_RECORD_PASSAGES
         }
         gains = _share_best(
             {row: scores[row] * favor.gain // FULL_FACTOR for row, favor in favors.items()}, short_records
         )
         gained = {row: _compress_excess(gain, best) for row, gain in gains.items()}
-        places = {row: place for row, place in places.items() if FULL_FACTOR * scores[row] >= favors[row].near * best}
-        best_by_document = dict[tuple[str, str], int]()
-        for row in sorted(places, key=lambda row: (-gained[row], places[row])):
-            best_by_document.setdefault(places[row][:2], row)
-        near = [*best_by_document.values()][:_RESERVED]
-        near = [row for row in near if FULL_FACTOR * scores[row] >= SIMILAR_SCORE * scores[near[0]]]
-        for rank, row in enumerate(near, start=FIRST - len(near) + 1):
+        near = {row: passages[row] for row, favor in favors.items() if FULL_FACTOR * scores[row] >= favor.near * best}
+        for rank, row in self._reserve_ranks(near, gained, scores):
             others = (score for other, score in {**scores, **gained}.items() if other != row)
             gained[row] = max(gained[row], heapq.nlargest(rank, others)[-1] + 1)
         return gained
+
+    def _reserve_ranks(
+        self, near: Mapping[int, Passage], gained: Mapping[int, int], scores: Mapping[int, int]
+    ) -> list[tuple[int, int]]:
+        """Return the ranks that are reserved for records, each with the row of the record.
+
+        `near`: the passages that are near enough to the best page. `gained`: their new scores.
+        """
+        best_by_document: dict[tuple[str, str], int] = {}
+        for row in sorted(near, key=lambda row: (-gained[row], near[row])):
+            best_by_document.setdefault(near[row].document, row)
+        best = [*best_by_document.values()][:_RESERVED_RANKS]
+        rows = [row for row in best if FULL_FACTOR * scores[row] >= SIMILAR_SCORE * scores[best[0]]]
+        return list(enumerate(rows, start=FIRST_RANKS - len(rows) + 1))
 
 
 def _first_line(text: str) -> str:
@@ -263,7 +299,7 @@ def _first_line(text: str) -> str:
 def _begins_version(text: str) -> bool:
     """Return whether a passage begins with the title of a version, not with an item of a list."""
     title = _first_line(text)
-    return bool(keywords.find_versions(title)) and not title.startswith(_ITEMS)
+    return bool(keywords.find_versions(title)) and not title.startswith(_LIST_ITEMS)
 
 
 def _version_pattern(number: str) -> re.Pattern[str]:
@@ -274,17 +310,19 @@ def _version_pattern(number: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w.])[vV]?{re.escape('.'.join([first, second, *others]))}(?:\.0)*(?!\.?\w)")
 
 
-def _share_best(scores: Mapping[int, int], whole: Mapping[int, tuple[str, str]]) -> dict[int, int]:
+def _share_best(scores: Mapping[int, int], short_records: Mapping[int, tuple[str, str]]) -> dict[int, int]:
     """Return scores in which each row of a short record has the mean of its score and the record's
     best score.
 
-    `whole`: the documents of these rows.
+    `short_records`: the documents of these rows.
     """
     best: dict[tuple[str, str], int] = {}
-    for row, document in whole.items():
+    for row, document in short_records.items():
         best[document] = max(scores[row], best.get(document, 0))
-    return {row: (score + best[whole[row]]) // 2 if row in whole else score for row, score in scores.items()}
+    shared = {row: (scores[row] + best[document]) // 2 for row, document in short_records.items()}
+    return {**scores, **shared}
 
 
 def _compress_excess(score: int, best: int) -> int:
+    """Return a score of which the part above the best score is divided by `EXCESS_DIVISOR`."""
     return score if score <= best else best + (score - best) // EXCESS_DIVISOR

@@ -25,14 +25,14 @@ from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import PIECES, Collection, DocumentHeader, IndexedPiece, encode_canonical_json
 from vmrag_link.retrieval import fusion
 from vmrag_link.retrieval.distinct import EXTRA_CANDIDATES, MAX_CANDIDATES, DistinctResults
-from vmrag_link.retrieval.query import FIRST_HITS, Hit, Mode, NearHit, Query, QueryVectors, to_similarity
+from vmrag_link.retrieval.query import FIRST_HITS, Hit, Mode, NearHit, Query, to_similarity
+from vmrag_link.retrieval.query_vectors import QueryVectors, restore_vectors
 from vmrag_link.retrieval.ranker import Ranked, Ranker, RankingRequest
 from vmrag_link.retrieval.ranking import DEFAULT_RANKING, Ranking
 
 if TYPE_CHECKING:
     from vmrag_link.embedding.base import Model
     from vmrag_link.embedding.cache import EmbeddingCache
-    from vmrag_link.retrieval.narrowed import RowFilter
 
 
 DIGITS = {Mode.HYBRID: 6, Mode.VECTOR: 6, Mode.KEYWORD: 9}
@@ -234,8 +234,6 @@ class Searcher:
         Raises `IndexFailed`, also if the index has only placeholders for vectors, and the errors of
         the model and the cache.
         """
-        from vmrag_link.retrieval.query import restore_vectors
-
         if not chunk_ids:
             return {}
         indexed = self._indexed[collection]
@@ -309,15 +307,22 @@ class Searcher:
         where_document = filters.normalize_where_document(query.where_document)
         if where is None and where_document is None and query.narrowing is None:
             return None
-        from vmrag_link.retrieval.narrowed import ChunkFilter, NarrowingFilter, intersect_rows
+        from vmrag_link.retrieval.chunk_filter import ChunkFilter
+        from vmrag_link.retrieval.narrowing_filter import NarrowingFilter
 
         key = encode_canonical_json((query.collections, where, where_document, query.narrowing))
         if key not in self._row_cache:
-            row_filters: list[RowFilter] = [NarrowingFilter(query.narrowing)] if query.narrowing else []
+            row_filters: list[NarrowingFilter | ChunkFilter] = []
+            if query.narrowing:
+                row_filters.append(NarrowingFilter(query.narrowing))
             if where is not None or where_document is not None:
                 row_filters.append(ChunkFilter(where, where_document))
-            names = [indexed.collection.name for indexed in self._select_collections(query)]
-            self._row_cache[key] = {name: intersect_rows(row_filters, self._index, name) for name in names}
+            rows: dict[str, list[int]] = {}
+            for indexed in self._select_collections(query):
+                name = indexed.collection.name
+                passing = [row_filter.list_rows(self._index, name) for row_filter in row_filters]
+                rows[name] = sorted(set(passing[0]).intersection(*passing[1:]))
+            self._row_cache[key] = rows
         return self._row_cache[key]
 
     def _rank_distinct(self, request: RankingRequest, query: Query, per_document: int) -> _CandidateRanking:

@@ -18,7 +18,7 @@ _LANGUAGES = frozenset(
         "zh zu"
     ).split()
 )
-_MOST_FOLDERS = 4
+_MAX_FOLDERS = 4
 """Maximum number of folders of a path that may be its language. Each one produces several paths."""
 
 _ENGLISH = ("en", "en-us", "en-US", "en_US")
@@ -28,8 +28,12 @@ _ENDING = re.compile(rf"(?P<stem>.+?)(?P<mark>[._-])(?P<tag>{_TAG})(?P<rest>(?:\
 _WRAPPERS = frozenset(
     ("i18n", "l10n", "lang", "langs", "languages", "locale", "locales", "translation", "translations")
 )
+"""Folders that contain a folder for each language."""
+
 _DOCUSAURUS = re.compile(r"docusaurus-plugin-content-(docs|blog|pages)(?:-[\w-]+)?/(?:(current|version-[^/]+)/)?(.+)")
-_TREES = {"docs": ("docs",), "blog": ("blog",), "pages": ("src/pages",)}
+"""Paths of translations in Docusaurus, such as `docusaurus-plugin-content-docs/current/a.md`."""
+
+_TREES = {"docs": "docs", "blog": "blog", "pages": "src/pages"}
 
 
 def find_originals(doc_id: str) -> Iterator[tuple[str, str]]:
@@ -37,7 +41,7 @@ def find_originals(doc_id: str) -> Iterator[tuple[str, str]]:
     folders = doc_id.split("/")
     name = folders.pop()
     languages = ((number, folder) for number, folder in enumerate(folders) if is_language(folder))
-    for number, folder in itertools.islice(languages, _MOST_FOLDERS):
+    for number, folder in itertools.islice(languages, _MAX_FOLDERS):
         before, after = folders[:number], [*folders[number + 1 :], name]
         yield from ((folder, path) for path in _list_original_paths(before, after))
         yield from ((folder, "/".join([*before, english, *after])) for english in _ENGLISH)
@@ -55,11 +59,12 @@ def _list_original_paths(before: list[str], after: list[str]) -> Iterator[str]:
     yield "/".join([*before, *after])
     if before and before[-1].lower() in _WRAPPERS:
         yield "/".join([*before[:-1], *after])
-        if match := _DOCUSAURUS.fullmatch("/".join(after)):
+        match = _DOCUSAURUS.fullmatch("/".join(after))
+        if match:
             tree, version, rest = match.groups()
-            trees = (f"versioned_docs/{version}",) if version and version != "current" else _TREES[tree]
+            folder = f"versioned_docs/{version}" if version and version != "current" else _TREES[tree]
             for top in dict.fromkeys((tuple(before[:-1]), ())):
-                yield from ("/".join([*top, folder, rest]) for folder in trees)
+                yield "/".join([*top, folder, rest])
 
 
 def is_language(part: str) -> bool:
@@ -78,8 +83,10 @@ def choose_originals(
     existing_paths = existing({path for pairs in candidates.values() for _, path in pairs})
     originals: dict[str, tuple[str, str]] = {}
     for doc_id, pairs in candidates.items():
-        if original := next((pair for pair in pairs if pair[1] in existing_paths and pair[1] != doc_id), None):
-            originals[doc_id] = original
+        for language, path in pairs:
+            if path in existing_paths and path != doc_id:
+                originals[doc_id] = language, path
+                break
     return originals
 
 

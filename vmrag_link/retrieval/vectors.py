@@ -34,8 +34,13 @@ with each row as float64.
 """
 
 
+_BLOCK = 4096
+"""Number of rows that numpy converts at a time. They fit the processor's cache."""
+
+
 @functools.cache
 def _load_kernel() -> Kernel:
+    """Return the fastest kernel that is installed."""
     try:
         import simsimd
     except ImportError:
@@ -58,10 +63,6 @@ def _multiply_by_numpy(rows: memoryview, vector: memoryview) -> Sequence[float]:
     return products
 
 
-_BLOCK = 4096
-"""Number of rows that numpy converts at a time. They fit the processor's cache."""
-
-
 class VectorPiece(Record, frozen=True):
     """`slots` rows of a file, beginning with `first_row`. A slot with its bit set in `dead` is
     ignored.
@@ -79,7 +80,9 @@ class ExactVectors:
     def __init__(self, pieces: Sequence[VectorPiece], *, dimensions: int) -> None:
         self._pieces = pieces
         self._starts = [0, *itertools.accumulate(piece.slots for piece in pieces)]
-        self._piece_numbers = {keywords.unpack_piece(piece.first_row): number for number, piece in enumerate(pieces)}
+        """The index of each piece's first score in the result of `score_slots`."""
+        self._positions = {keywords.unpack_piece(piece.first_row): position for position, piece in enumerate(pieces)}
+        """The position of each piece in `pieces`, by its number."""
         self._dimensions = dimensions
 
     def score_slots(self, query: bytes) -> array.array[float]:
@@ -102,14 +105,15 @@ class ExactVectors:
 
     def _find_score_index(self, row: int) -> int:
         """Return the index of a chunk's score in the result of `score_slots`."""
-        return self._starts[self._piece_numbers[keywords.unpack_piece(row)]] + keywords.unpack_slot(row)
+        return self._starts[self._positions[keywords.unpack_piece(row)]] + keywords.unpack_slot(row)
 
     def _list_vectors(self, rows: Sequence[int]) -> list[bytes]:
         """Return the vectors of some chunks, in their order."""
         size = self._dimensions
         vectors = []
         for row in rows:
-            piece, slot = self._pieces[self._piece_numbers[keywords.unpack_piece(row)]], keywords.unpack_slot(row)
+            piece = self._pieces[self._positions[keywords.unpack_piece(row)]]
+            slot = keywords.unpack_slot(row)
             vectors.append(piece.content[slot * size : (slot + 1) * size])
         return vectors
 
@@ -119,12 +123,9 @@ class ExactVectors:
         Unlike scores, they do not depend on lengths, which rounding and clipping change.
         """
         [query_square] = self._multiply_vectors([query], query)
-        products, vectors = self.score_rows(query, rows), self._list_vectors(rows)
-        squares = [self._multiply_vectors([vector], vector)[0] for vector in vectors]
-        return [
-            product / math.sqrt(length_square * query_square)
-            for product, length_square in zip(products, squares, strict=True)
-        ]
+        products = self.score_rows(query, rows)
+        squares = [self._multiply_vectors([vector], vector)[0] for vector in self._list_vectors(rows)]
+        return [product / math.sqrt(square * query_square) for product, square in zip(products, squares, strict=True)]
 
     def compute_mean_cosine(self, query: bytes, rows: Sequence[int]) -> float:
         """Return the cosine of the mean of some chunks' vectors with the query, the same on any
@@ -156,7 +157,8 @@ class ExactVectors:
         """
         scores = self.score_slots(query)
         if among is not None:
-            alive = {row: score for row in among if (score := scores[self._find_score_index(row)]) > DEAD_SCORE}
+            by_row = {row: scores[self._find_score_index(row)] for row in among}
+            alive = {row: score for row, score in by_row.items() if score > DEAD_SCORE}
             lowest = _find_lowest(list(alive.values()), depth)
             return {row: int(score) for row, score in alive.items() if score >= lowest}
         lowest = _find_lowest(scores, depth)
@@ -172,10 +174,14 @@ def _find_lowest(scores: Sequence[float], depth: int) -> float:
     least = -sys.float_info.max
     if len(scores) <= depth:
         return least
-    if len(scores) >= NUMPY_SCORES and (numpy := sys.modules.get("numpy")):
-        return max(least, float(numpy.partition(numpy.asarray(scores), len(scores) - depth)[len(scores) - depth]))
+    numpy = sys.modules.get("numpy")
+    if len(scores) >= NUMPY_SCORES and numpy:
+        position = len(scores) - depth
+        return max(least, float(numpy.partition(numpy.asarray(scores), position)[position]))
     return max(least, heapq.nlargest(depth, scores)[-1])
 
 
 def _list_dead_slots(piece: VectorPiece) -> Sequence[int]:
-    return [slot for slot in range(piece.slots) if piece.dead[slot >> 3] >> (slot & 7) & 1] if piece.dead else ()
+    if not piece.dead:
+        return ()
+    return [slot for slot in range(piece.slots) if piece.dead[slot >> 3] >> (slot & 7) & 1]

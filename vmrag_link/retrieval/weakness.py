@@ -9,6 +9,7 @@ change rankings. `bench/weakness.py` has the measurements.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 
@@ -32,12 +33,13 @@ def select_relevant(hits: Sequence[Hit]) -> Sequence[Hit]:
 
     If documents and code answer, up to `FIRST_HITS` hits of the less likely kind stay.
     """
+    if not hits:
+        return []
     likely = [hit for hit in hits if hit.kind == hits[0].kind]
     other = [hit for hit in hits if hit.kind != hits[0].kind]
-    least = hits[0].score * _RELEVANT if hits else 0
-    count = next((number for number, hit in enumerate(likely) if hit.score < least), len(likely))
-    kept = [*likely[: max(count, FIRST_HITS)], *other[:FIRST_HITS]]
-    return sorted(kept, key=lambda hit: hit.rank)
+    relevant = itertools.takewhile(lambda hit: hit.score >= hits[0].score * _RELEVANT, likely)
+    count = max(len([*relevant]), FIRST_HITS)
+    return sorted([*likely[:count], *other[:FIRST_HITS]], key=lambda hit: hit.rank)
 
 
 def shares_rare_word(hit: Hit, counts: Mapping[tuple[str, ...], int], texts: int) -> bool:
@@ -47,8 +49,8 @@ def shares_rare_word(hit: Hit, counts: Mapping[tuple[str, ...], int], texts: int
     all texts.
     """
     weights = _weigh_words(counts, texts)
-    least = _RARE * max(weights.values(), default=0)
-    rare = {term for term, weight in weights.items() if weight >= least}
+    rarest = max(weights.values(), default=0)
+    rare = {word for word, weight in weights.items() if weight >= _RARE * rarest}
     terms = _list_hit_terms(hit)
     return not rare or any(_holds_word(terms, word) for word in rare)
 
@@ -58,8 +60,8 @@ def _holds_word(terms: Collection[tuple[str, ...]], word: tuple[str, ...]) -> bo
     if word in terms:
         return True
     part = [term.encode() for term in word]
-    alone = (term.encode() for term, *others in terms if not others)
-    return keywords.is_part(part) and any(keywords.is_compound(term, part[0]) for term in alone)
+    single_terms = (parts[0].encode() for parts in terms if len(parts) == 1)
+    return keywords.is_part(part) and any(keywords.is_compound(term, part[0]) for term in single_terms)
 
 
 def covers_question(hit: Hit, counts: Mapping[tuple[str, ...], int], texts: int) -> bool:
@@ -74,12 +76,13 @@ def covers_question(hit: Hit, counts: Mapping[tuple[str, ...], int], texts: int)
 
 
 def _weigh_words(counts: Mapping[tuple[str, ...], int], texts: int) -> dict[tuple[str, ...], float]:
+    """Return the inverse document frequency of each word. The rarer a word, the higher."""
     return {term: math.log1p((texts - count + 0.5) / (count + 0.5)) for term, count in counts.items()}
 
 
 def _list_hit_terms(hit: Hit) -> set[tuple[str, ...]]:
-    context = " ".join([hit.doc_id, *(str(hit.metadata.get(key, "")) for key in ("title", "symbol"))])
-    text = f"{hit.text} {context}"
+    """Return the terms of a hit's text, path, title and symbol. Each term is a tuple of words."""
+    text = " ".join([hit.text, hit.doc_id, *(str(hit.metadata.get(key, "")) for key in ("title", "symbol"))])
     words = {*keywords.split_words(text), *keywords.split_identifiers(text).lower().split()}
     words |= {part for word in words if "_" in word for part in word.split("_") if part}
     return set(map(tuple, keywords.list_terms(words)))

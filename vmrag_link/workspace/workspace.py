@@ -253,7 +253,7 @@ class Workspace:
 
         Vectors that neither index nor cache have are computed with the collection's model.
         """
-        from vmrag_link.retrieval.query import restore_vectors
+        from vmrag_link.retrieval.query_vectors import restore_vectors
         from vmrag_link.sync.adding import check_model
 
         model = check_model(self.models.load_for(held.collection), held.collection)

@@ -23,7 +23,14 @@ from vmrag_link.ops.stores import stores
 from vmrag_link.ops.update import DocumentUpdate, UpdateCounts, update_documents
 from vmrag_link.retrieval.narrowing import Narrowing, make_narrowing
 from vmrag_link.retrieval.narrowing_values import KINDS, LANGUAGES, parse_kind, parse_language
-from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_HITS, MOST_NEIGHBOURS, Hit, Mode, to_distance, to_similarity
+from vmrag_link.retrieval.query import (
+    MAX_NEIGHBOURS,
+    MIN_BUDGET_TOKENS,
+    Hit,
+    Mode,
+    to_distance,
+    to_similarity,
+)
 from vmrag_link.workspace.answers.packing import BYTES_PER_TOKEN, Packed, PackedPassage
 from vmrag_link.workspace.documents import document_selection
 from vmrag_link.workspace.documents.document_selection import DocumentPage, PageRequest, Selection
@@ -103,10 +110,10 @@ def chroma_query_documents(
     kind: Annotated[list[str] | None, Given("kinds such as code or function", choices=KINDS, read=parse_kind)] = None,
     max_tokens: Annotated[
         int | None,
-        Given("size of the answer; whole passages replace chunks", low=LEAST_BUDGET, high=100_000, clamped=True),
+        Given("size of the answer; whole passages replace chunks", low=MIN_BUDGET_TOKENS, high=100_000, clamped=True),
     ] = None,
     neighbours: Annotated[
-        int, Given("chunks to add around each match", low=0, high=MOST_NEIGHBOURS, clamped=True, aliases=("neighbors",))
+        int, Given("chunks to add around each match", low=0, high=MAX_NEIGHBOURS, clamped=True, aliases=("neighbors",))
     ] = 0,
     where: Filter = None,
     where_document: TextFilter = None,
@@ -127,7 +134,7 @@ def chroma_query_documents(
         collection_name,
         query_texts,
         SimilarRequest(
-            k=n_results or (MOST_HITS if max_tokens else DEFAULT_RESULTS),
+            k=n_results or (MAX_PACKED_HITS if max_tokens else DEFAULT_RESULTS),
             mode=Mode(mode) if mode else None,
             where=where,
             where_document=where_document,

@@ -21,8 +21,8 @@ from vmrag_link.code.languages import VALUE_KINDS, SymbolDeclaration, detect_lan
 from vmrag_link.index import keywords
 from vmrag_link.index.reader import IndexReader
 from vmrag_link.models import parse_pieces
-from vmrag_link.retrieval.narrowed import NarrowedDocument, NarrowingFilter, SymbolFilter
 from vmrag_link.retrieval.narrowing import Narrowing
+from vmrag_link.retrieval.narrowing_filter import NarrowedDocument, NarrowingFilter, SymbolFilter
 
 _NAMED_OWNERS = frozenset(("javascript", "c", "ruby"))
 """Families in which the owner of a method may be declared in another file, or not at all."""

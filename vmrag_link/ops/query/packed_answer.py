@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from vmrag_link.errors import EngineError
 from vmrag_link.models import Collection, Document, Record
-from vmrag_link.retrieval.query import FIRST_HITS, MOST_BUDGET, Hit, Mode, Query
+from vmrag_link.retrieval.query import FIRST_HITS, Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.answers.packing import (
@@ -152,7 +152,7 @@ class HitPacker:
         """Return a passage for each hit, in the same order: its whole lines, and nothing else."""
         packable, documents = self._prepare_hits(neighbours=0)
         alone = (replace(hit, spans=hit.spans[-1:]) for hit in packable)
-        passages = [pack_hits([hit], documents, MOST_BUDGET).passages[0] for hit in alone]
+        passages = [pack_hits([hit], documents, MAX_BUDGET_TOKENS).passages[0] for hit in alone]
         passages = [replace(passage, also_in=hit.also_in) for passage, hit in zip(passages, self._hits, strict=True)]
         return tuple(self._mark_outdated(passages))
 

@@ -21,8 +21,8 @@ from vmrag_link.models import Record
 from vmrag_link.ops.query.call_matching import CallMatcher
 from vmrag_link.ops.query.code_files import CodeFile, CodeFiles, Definition
 from vmrag_link.ops.query.symbols import code_collections
-from vmrag_link.retrieval.narrowed import NarrowingFilter
 from vmrag_link.retrieval.narrowing import Narrowing, make_narrowing
+from vmrag_link.retrieval.narrowing_filter import NarrowingFilter
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace.answers.query import search_index
 from vmrag_link.workspace.follow.provenance import KbBlock, find_view_origin

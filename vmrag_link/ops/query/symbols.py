@@ -16,8 +16,8 @@ from vmrag_link.code.languages import LONGEST_SIGNATURE, SymbolDeclaration
 from vmrag_link.errors import UsageInvalid, no_collection
 from vmrag_link.index.reader import IndexReader, damage_errors
 from vmrag_link.models import Document, IndexedPiece, Record, parse_pieces
-from vmrag_link.retrieval.narrowed import NarrowingFilter, SymbolFilter
 from vmrag_link.retrieval.narrowing import Narrowing, compile_symbol, make_narrowing, normalize_symbol
+from vmrag_link.retrieval.narrowing_filter import NarrowingFilter, SymbolFilter
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace.answers.query import require_readable, search_index
 from vmrag_link.workspace.follow.provenance import KbBlock, find_view_origin

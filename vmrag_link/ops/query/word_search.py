@@ -24,9 +24,9 @@ from vmrag_link.models import SOURCE, Chunk, Collection, Document, IndexedPiece,
 from vmrag_link.ops.query.packed_answer import symbol_span
 from vmrag_link.ops.query.symbols import SymbolDefinition, definitions_in, sort_definitions
 from vmrag_link.retrieval import kinds
-from vmrag_link.retrieval.narrowed import NarrowingFilter, SymbolFilter
 from vmrag_link.retrieval.narrowing import Narrowing, has_capitals, make_narrowing
-from vmrag_link.retrieval.query import MOST_HITS
+from vmrag_link.retrieval.narrowing_filter import NarrowingFilter, SymbolFilter
+from vmrag_link.retrieval.query import MAX_PACKED_HITS
 from vmrag_link.shown_names import name_among
 from vmrag_link.sources import documents as sources
 from vmrag_link.workspace import Workspace
@@ -128,7 +128,7 @@ class WordSearch:
         documents = self._read_files(best)
         pieces = [piece for document in documents.values() for piece in self._score_pieces(document, weights, scores)]
         pieces.sort(key=lambda piece: (-piece.score, piece.key, piece.chunk.number))
-        return self._pack_pieces(self._order_kinds(pieces)[:MOST_HITS], documents, budget)
+        return self._pack_pieces(self._order_kinds(pieces)[:MAX_PACKED_HITS], documents, budget)
 
     def _order_kinds(self, pieces: Sequence[_Piece]) -> Sequence[_Piece]:
         """Return documents and code in turns. The kind of the best piece begins."""

@@ -21,7 +21,7 @@ from vmrag_link.ops.query.similar import SimilarRequest, find_similar
 from vmrag_link.ops.query.symbols import SymbolReport, find_symbols
 from vmrag_link.ops.query.word_search import WordQuestion, WordSearch
 from vmrag_link.retrieval.narrowing import Narrowing, combine_narrowings, make_narrowing, parse_query
-from vmrag_link.retrieval.query import LEAST_BUDGET, MOST_HITS, Mode, Query
+from vmrag_link.retrieval.query import MAX_PACKED_HITS, MIN_BUDGET_TOKENS, Mode, Query
 from vmrag_link.sync import background
 from vmrag_link.toolsets.essential import index_build
 from vmrag_link.toolsets.essential.index_build import TooManyDocuments
@@ -157,7 +157,7 @@ def _answer_from_index(ws: Workspace, question: NarrowedQuestion, budget: int, *
     store = stores.find_readable(ws, question.collection) if question.collection else ws
     mode = Mode(ws.config.retrieval.mode)
     request = SimilarRequest(
-        MOST_HITS, mode, narrowing=question.narrowed, pack=PackRequest(budget, frugal=True), files=files
+        MAX_PACKED_HITS, mode, narrowing=question.narrowed, pack=PackRequest(budget, frugal=True), files=files
     )
     report = find_similar(store, question.collection or None, [question.words], request)
     assert report.packed is not None  # noqa: S101  the request asks for it
@@ -223,7 +223,7 @@ def _answer_at(ws: Workspace, question: NarrowedQuestion, budget: int, at: Ranke
     query = Query(
         text=question.words,
         collections=(question.collection,) if question.collection else None,
-        k=MOST_HITS,
+        k=MAX_PACKED_HITS,
         mode=Mode(at.retrieval.mode),
         narrowing=question.narrowed,
     )
@@ -242,7 +242,7 @@ def definitions_soon(ws: Workspace, question: NarrowedQuestion) -> tuple[SymbolR
         return *find_definitions(ws, question), ""
 
     def answer_from_words(deadline: float) -> tuple[SymbolReport, AnswerOrigin, str]:
-        tree, opened, _, notice = _prepare_quick_answer(ws, question, LEAST_BUDGET)
+        tree, opened, _, notice = _prepare_quick_answer(ws, question, MIN_BUDGET_TOKENS)
         origin, definitions = add_sources(find_git_origin(ws), opened), []
         if tree and not _is_stored(tree, question):
             words = WordQuestion("", question.collection, _without_symbol(question))

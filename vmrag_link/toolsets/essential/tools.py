@@ -21,7 +21,7 @@ from vmrag_link.errors import (
 from vmrag_link.models import LONGEST_QUERY
 from vmrag_link.ops.query.relations import RELATIONS, RelatedCode, Relation
 from vmrag_link.ops.query.symbols import SymbolDefinition
-from vmrag_link.retrieval.query import LEAST_BUDGET, group_by_kind
+from vmrag_link.retrieval.query import MIN_BUDGET_TOKENS, group_by_kind
 from vmrag_link.retrieval.weakness import WEAK_NOTE
 from vmrag_link.toolsets.essential import folders, pages, passages, texts
 from vmrag_link.toolsets.essential.passages import NarrowedQuestion
@@ -67,7 +67,7 @@ def search_documents(
     kind: Annotated[str, Given("kind such as class")] = "",
     relation: Annotated[str, Given("callers or callees")] = "",
     collection: CollectionName = "",
-    max_tokens: Annotated[int, Given("size of the answer", low=LEAST_BUDGET, high=20_000, clamped=True)] = 2000,
+    max_tokens: Annotated[int, Given("size of the answer", low=MIN_BUDGET_TOKENS, high=20_000, clamped=True)] = 2000,
     ref: Ref = "",
 ) -> TextResult:
     """Search documentation, code and notes by meaning and words. Call it before you answer about

@@ -19,8 +19,8 @@ from vmrag_link.embedding.base import limit_chunking
 from vmrag_link.index.metadata import build_chunk_metadata, chunk_id, parse_chunk_id
 from vmrag_link.models import At, Chunk, Collection, Document, DocumentHeader, Record
 from vmrag_link.retrieval import filters
+from vmrag_link.retrieval.chunk_filter import MetadataColumns
 from vmrag_link.retrieval.filters import compile_where, compile_where_document, list_keys
-from vmrag_link.retrieval.narrowed import MetadataColumns
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace.documents import collections
 from vmrag_link.workspace.follow.follow_pin import read_consistently
