@@ -62,7 +62,7 @@ FILES = {
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     isolate(monkeypatch, tmp_path / "home")
-    monkeypatch.setattr(index_build, "AT_ONCE", {BUILDING: 1, INDEXING: 1})
+    monkeypatch.setattr(index_build, "MAX_OWN_WORK", {BUILDING: 1, INDEXING: 1})
     monkeypatch.setattr(index_build, "WAIT_SECONDS", 0.0)
     project = new_project(tmp_path / "project", settings=SETTINGS)
     for path, text in FILES.items():
@@ -161,11 +161,11 @@ def test_search_without_index_reads_edits_and_refs(project):
 
 
 def test_search_without_index_of_files_uses_stored_documents(project, monkeypatch):
-    monkeypatch.setattr(index_build, "AT_ONCE", {})
+    monkeypatch.setattr(index_build, "MAX_OWN_WORK", {})
     project.vmrag("init", "--knowledge-base", "--no-sources")
     project.put("drop-policy", "We drop a slow request, because the vendor bills it.", collection="decisions")
     project.vmrag("query", "anything")
-    monkeypatch.setattr(index_build, "AT_ONCE", {BUILDING: 1, INDEXING: 1})
+    monkeypatch.setattr(index_build, "MAX_OWN_WORK", {BUILDING: 1, INDEXING: 1})
     for number in range(3):
         project.write(f"docs/{number}.md", "# New\n\nA slow request again.\n")
     project.git("add", "-A")
@@ -181,7 +181,7 @@ def test_search_reports_stored_documents_without_index(project, monkeypatch):
         project.put(f"policy-{number}", "We drop a slow request.", collection="decisions")
     project.vmrag("commit", "-m", "Policies")
     shutil.rmtree(plumbing.locate_work_tree(project.top).views)
-    monkeypatch.setattr(index_build, "AT_ONCE", {BUILDING: 0, INDEXING: 0})
+    monkeypatch.setattr(index_build, "MAX_OWN_WORK", {BUILDING: 0, INDEXING: 0})
     text = search_text(tools_of(project), query="slow request")
     assert "words and names only, and stored documents are not searched yet." in text
 

@@ -48,19 +48,20 @@ from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import TextResult, fence_text
 
-_MOST_STEPS = 100
+_MAX_STEPS = 100
 
-LISTED = 50
+MAX_LISTED_CHANGES = 50
 """Maximum number of listed changes since a ref."""
 
-_MOST_SEARCHED = 500
+_MAX_SEARCHED_REVISIONS = 500
 """Maximum number of revisions to search for changes of a collection."""
 
-_BODY_LINES = 12
-_LONGEST_LINE = 2_000
+_MAX_BODY_LINES = 12
+_MAX_LINE_CHARS = 2_000
 """Maximum number of characters of a changed line."""
-_LONGEST_SUBJECT, _LONGEST_AUTHOR = 200, 60
-_MOST_FOLDERS = 5
+_MAX_SUBJECT_CHARS = 200
+_MAX_AUTHOR_CHARS = 60
+_MAX_FOLDERS = 5
 
 
 @tool(
@@ -76,7 +77,7 @@ def history(
     *,
     name: Annotated[str, Given("name such as src/ or decisions/retry-policy")] = "",
     since: Ref = "",
-    limit: Annotated[int, Given("commits", low=1, high=_MOST_STEPS, clamped=True)] = 10,
+    limit: Annotated[int, Given("commits", low=1, high=_MAX_STEPS, clamped=True)] = 10,
 ) -> TextResult:
     """List what changed, when, by whom and why: in a file, document, folder or collection, or in
     everything. since=v1.0 lists what differs now.
@@ -90,8 +91,8 @@ def history(
     lines = [*_list_new_paths(call.ws, target, steps), *_format_steps(steps, with_body=target.is_single)]
     sentences = [_count_steps(steps, target)]
     if has_older:
-        is_most = limit >= _MOST_STEPS
-        sentences.append("There are older ones." if is_most else f"Older ones: limit={min(_MOST_STEPS, 5 * limit)}.")
+        is_most = limit >= _MAX_STEPS
+        sentences.append("There are older ones." if is_most else f"Older ones: limit={min(_MAX_STEPS, 5 * limit)}.")
     if target.in_git and read_shallow_boundary(call.ws.places):
         sentences.append("The clone is shallow: it has no older commits.")
     difference = sentence = ""
@@ -223,7 +224,7 @@ def _list_revisions(
     if not target.collection:
         log = revision_log.list_history(ws, [revision_range], limit=limit)
         return [_build_revision_step(step.info) for step in log.steps], log.more
-    log = revision_log.list_history(ws, [revision_range], limit=_MOST_SEARCHED)
+    log = revision_log.list_history(ws, [revision_range], limit=_MAX_SEARCHED_REVISIONS)
     changed = list(islice((step.info for step in log.steps if _changes_target(ws, step.info, target)), limit + 1))
     return [_build_revision_step(info) for info in changed[:limit]], len(changed) > limit or log.more
 
@@ -236,8 +237,9 @@ def _list_document_revisions(
     except (CollectionMissing, DocumentMissing):  # removed before these revisions
         return [], False
     steps = []
-    for info, change in ((step.info, step.document) for step in log.steps):
-        steps.append(_build_revision_step(info, change.kind if change and change.kind != "modified" else ""))
+    for step in log.steps:
+        kind = step.document.kind if step.document else ""
+        steps.append(_build_revision_step(step.info, "" if kind == "modified" else kind))
     return steps, log.more
 
 
@@ -277,7 +279,8 @@ def _list_steps_before_move(call: Call, target: HistoryTarget, limit: int) -> li
         return []
     note = DocumentName(source.collection, notes.path_id(source.folder, target.path))
     with contextlib.suppress(NotInitialized, PinMissing):
-        if revision := moved_history.find_stored_revision(ws, note):
+        revision = moved_history.find_stored_revision(ws, note)
+        if revision:
             return _list_document_revisions(ws, revision, note, limit)[0]
     return []
 
@@ -287,14 +290,14 @@ def _format_steps(steps: Sequence[HistoryStep], *, with_body: bool) -> Iterator[
     for number, step in enumerate(steps):
         subject, _, body = step.message.strip().partition("\n")
         author_name = step.author.rpartition(" <")[0] or step.author
-        author = terminal_text.cut_text(terminal_text.escape_line(author_name), _LONGEST_AUTHOR)
-        subject = terminal_text.cut_text(terminal_text.escape_line(subject), _LONGEST_SUBJECT)
+        author = terminal_text.cut_text(terminal_text.escape_line(author_name), _MAX_AUTHOR_CHARS)
+        subject = terminal_text.cut_text(terminal_text.escape_line(subject), _MAX_SUBJECT_CHARS)
         note = f" ({terminal_text.escape_line(step.note)})" if step.note else ""
         yield f"{step.kind} {step.id[:7]} {step.date[:10]} {author}: {subject}{note}"
         if with_body and number == 0 and body.strip():
             lines = terminal_text.mark_lines(body.strip(), "    ")
-            yield from (terminal_text.cut_text(line, _LONGEST_LINE) for line in lines[:_BODY_LINES])
-            yield from ["    …"] if len(lines) > _BODY_LINES else []
+            yield from (terminal_text.cut_text(line, _MAX_LINE_CHARS) for line in lines[:_MAX_BODY_LINES])
+            yield from ["    …"] if len(lines) > _MAX_BODY_LINES else []
 
 
 def _list_new_paths(ws: Workspace, target: HistoryTarget, steps: Sequence[HistoryStep]) -> Iterator[str]:
@@ -319,19 +322,26 @@ def _compare_several(
 ) -> tuple[str, str]:
     """Return the changes since the start as lines, and the sentence that counts them."""
     changes = sorted([*_list_file_changes(call.ws, target, start), *(_list_stored_changes(call.ws, target, stored))])
-    lines = [f"{kind} {terminal_text.escape_line(name)}{marks}" for name, kind, marks in changes[:LISTED]]
+    listed = changes[:MAX_LISTED_CHANGES]
+    lines = [f"{change.kind} {terminal_text.escape_line(change.name)}{change.marks}" for change in listed]
     sentence = f"{plural(len(changes), 'change')} since {terminal_text.escape_line(start.ref)}."
-    if rest := changes[LISTED:]:
-        folders = Counter(name.partition(" -> ")[2].partition("/")[0] or name.partition("/")[0] for name, *_ in rest)
+    rest = [change.name for change in changes[MAX_LISTED_CHANGES:]]
+    if rest:
+        folders = Counter(name.partition(" -> ")[2].partition("/")[0] or name.partition("/")[0] for name in rest)
         largest = ", ".join(
-            f"{terminal_text.escape_line(name)} ({number})" for name, number in folders.most_common(_MOST_FOLDERS)
+            f"{terminal_text.escape_line(name)} ({number})" for name, number in folders.most_common(_MAX_FOLDERS)
         )
         sentence += f" {len(rest)} more, which name=FOLDER lists: {largest}."
     return "\n".join(lines), sentence
 
 
-_Change = tuple[str, str, str]
-"""The printed name, the kind, and further marks."""
+class _Change(NamedTuple):
+    """A difference of several. Changes sort by name."""
+
+    name: str
+    """The printed name."""
+    kind: str
+    marks: str
 
 
 def _list_file_changes(ws: Workspace, target: HistoryTarget, start: HistoryStart) -> Iterator[_Change]:
@@ -342,9 +352,9 @@ def _list_file_changes(ws: Workspace, target: HistoryTarget, start: HistoryStart
     uncommitted = changes if head == start.commit else path_changes.list_changes(ws.places, head, target.pathspecs)
     edited = {path for change in uncommitted for path in (change.path, change.old_path)}
     for change in changes:
-        yield _format_name(change), change.kind, _format_marks(uncommitted=change.path in edited)
+        yield _Change(_format_name(change), change.kind, _format_marks(uncommitted=change.path in edited))
     for path in _list_untracked_notes(ws, target):
-        yield path, "added", _format_marks(uncommitted=True)
+        yield _Change(path, "added", _format_marks(uncommitted=True))
 
 
 def _list_untracked_notes(ws: Workspace, target: HistoryTarget) -> list[str]:
@@ -373,14 +383,14 @@ def _list_stored_changes(ws: Workspace, target: HistoryTarget, stored: StoredPla
     for change in compare.stored_diff(ws, stored.old, new).documents:
         if target.covers_document(change.key):
             marks = _format_marks(uncommitted=change.key in uncommitted, stored=True)
-            yield str(DocumentName(*change.key)), change.kind, marks
+            yield _Change(str(DocumentName(*change.key)), change.kind, marks)
 
 
 def _find_uncommitted_keys(ws: Workspace, stored: StoredPlace) -> set[tuple[str, str]]:
-    at, revision = stored.origin.at, stored.origin.revision
+    at = stored.origin.at
     if not isinstance(at, WorkingSet):
         return set()
-    return {change.key for change in diffs.diff_documents(ws.engine, revision, at).documents}
+    return {change.key for change in diffs.diff_documents(ws.engine, stored.origin.revision, at).documents}
 
 
 # -- the lines of one file or document
@@ -401,14 +411,17 @@ def _show_patch(
 
     `lines_below` are the other lines of the page.
     """
-    ref, name = terminal_text.escape_line(start.ref), terminal_text.escape_line(target.name)
+    ref = terminal_text.escape_line(start.ref)
+    name = terminal_text.escape_line(target.name)
     change = patch.change
     if change is None:
         return "", f"{name} does not differ from {ref}."
     head = f"{change.kind} {terminal_text.escape_line(_format_name(change))} since {ref}"
     rows = [*_list_rows(patch.hunks, target.lines)]
+    if not rows and not patch.hunks and change.kind == "modified":
+        return head, "Its title or metadata differ." if target.document else "It is binary, or only its mode differs."
     if not rows:
-        return head, "No lines differ." if patch.hunks or change.kind != "modified" else _describe_other_change(target)
+        return head, "No lines differ."
     max_characters = call.behaviour.page_chars
     page = [*lines_below, head, *(row.text for row in rows)]
     count = max(pages.fit_lines(page, max_characters) - len(lines_below) - 1, 1)
@@ -420,10 +433,6 @@ def _show_patch(
     if following <= rows[0].number:
         return text, f"The rest: read name={terminal_text.escape_line(change.old_path or target.name)} ref={ref}."
     return text, f"Next lines: history name={name}:{following}-{max(rows[-1].number, following)} since={ref}."
-
-
-def _describe_other_change(target: HistoryTarget) -> str:
-    return "Its title or metadata differ." if target.document else "It is binary, or only its mode differs."
 
 
 def _read_patch(ws: Workspace, target: HistoryTarget, start: HistoryStart, steps: Sequence[HistoryStep]) -> FilePatch:
@@ -445,7 +454,8 @@ def _compare_document(ws: Workspace, target: HistoryTarget, stored: StoredPlace 
     """Return the difference of a stored document; None for a file."""
     if target.document is None or stored is None:
         return None
-    key, new = target.document.key, stored.origin.at
+    key = target.document.key
+    new = stored.origin.at
     change = next((row for row in compare.stored_diff(ws, stored.old, new).documents if row.key == key), None)
     if change is None:
         return FilePatch(None, ())
@@ -467,17 +477,19 @@ class _LineMatcher(SequenceMatcher[str]):
 
 def _build_hunks(old: str, new: str) -> Iterator[PatchHunk]:
     """Yield the changed lines of two texts, as in a unified diff."""
-    before, after = terminal_text.split_lines(old), terminal_text.split_lines(new)
+    before = terminal_text.split_lines(old)
+    after = terminal_text.split_lines(new)
     for group in _LineMatcher(before, after).get_grouped_opcodes(CONTEXT):
-        (_, a, _, b, _), (_, _, a_end, _, b_end) = group[0], group[-1]
-        lines = [f"@@ -{a + 1},{a_end - a} +{b + 1},{b_end - b} @@"]
-        for kind, a_start, a_stop, b_start, b_stop in group:
+        _, old_start, _, new_start, _ = group[0]
+        _, _, old_end, _, new_end = group[-1]
+        lines = [f"@@ -{old_start + 1},{old_end - old_start} +{new_start + 1},{new_end - new_start} @@"]
+        for kind, old_from, old_to, new_from, new_to in group:
             if kind == "equal":
-                lines += [f" {line}" for line in before[a_start:a_stop]]
+                lines += [f" {line}" for line in before[old_from:old_to]]
                 continue
-            lines += [f"-{line}" for line in before[a_start:a_stop]]
-            lines += [f"+{line}" for line in after[b_start:b_stop]]
-        yield PatchHunk(b + 1, max(b_end, b + 1), tuple(lines))
+            lines += [f"-{line}" for line in before[old_from:old_to]]
+            lines += [f"+{line}" for line in after[new_from:new_to]]
+        yield PatchHunk(new_start + 1, max(new_end, new_start + 1), tuple(lines))
 
 
 def _list_rows(hunks: Sequence[PatchHunk], chosen: Lines | None) -> Iterator[_Row]:
@@ -491,5 +503,5 @@ def _list_rows(hunks: Sequence[PatchHunk], chosen: Lines | None) -> Iterator[_Ro
         yield _Row(max(number, first), header)
         for line in lines:
             if not chosen or first <= number <= last:
-                yield _Row(number, terminal_text.cut_text(line, _LONGEST_LINE))
+                yield _Row(number, terminal_text.cut_text(line, _MAX_LINE_CHARS))
             number += not line.startswith(("-", "\\"))

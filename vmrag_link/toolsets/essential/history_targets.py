@@ -1,4 +1,9 @@
-"""Find the target of the tool `history`: a file or folder in git, or stored documents."""
+"""Find the target of the tool `history`: a file or folder in git, or stored documents.
+
+A name can be a path, a collection, a stored document, or any of them in the past. git answers
+first, because most names are paths: one call looks them up in HEAD, in git's staging area, and in
+the commit to compare with.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +29,7 @@ from vmrag_link.models import At, Record
 from vmrag_link.settings import SourceSettings
 from vmrag_link.sources import rules
 from vmrag_link.toolsets.essential import texts
-from vmrag_link.toolsets.essential.texts import CLOSEST, FIND
+from vmrag_link.toolsets.essential.texts import HOW_TO_FIND, MAX_CLOSEST_NAMES
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow.provenance import AnswerOrigin
 from vmrag_link.workspace.history import document_history, document_names, file_history, named_places, revparse
@@ -88,12 +93,12 @@ class HistoryTarget(Record, frozen=True):
 
 
 class StoredPlace(Record, frozen=True):
-    """The current place of stored documents, and the place at the start; None before the first
-    document.
-    """
+    """The states of the stored documents that `history` compares."""
 
     origin: AnswerOrigin
+    """The current state."""
     old: At | None = None
+    """The state at the start; None before the first document."""
 
 
 def find_target(call: Call, name: str, since: str) -> tuple[HistoryTarget, HistoryStart | None]:
@@ -106,47 +111,46 @@ def find_target(call: Call, name: str, since: str) -> tuple[HistoryTarget, Histo
     place = texts.normalize_place(ws, name)
     path = _path_from_top(ws, place)
     bare, numbers = texts.split_place(path)
-    names = () if _is_outside(path) else dict.fromkeys((path, bare))
-    before = [since] if plumbing.can_name_commit(since) else []
-    places = ["HEAD", ":0", *before]
-    specs = [f"{ref}^{{commit}}" for ref in before] + [f"{at}:{candidate}" for candidate in names for at in places]
-    objects = path_changes.find_objects(ws.places, specs if path or before else ())
-    start = _find_start(ws, since, objects[0][0] if before else "") if since else None
+    paths = [*dict.fromkeys((path, bare))] if path and not _is_outside(path) else []
+    old = [since] if plumbing.can_name_commit(since) else []
+    since_spec = f"{since}^{{commit}}"
+    specs = [since_spec] if old else []
+    specs += [f"{ref}:{candidate}" for candidate in paths for ref in ("HEAD", ":0", *old)]
+    objects = dict(zip(specs, path_changes.find_objects(ws.places, specs), strict=True))
+    start = _find_start(ws, since, objects[since_spec][0] if old else "") if since else None
     if not path:
         return HistoryTarget(""), start
-    kinds = [kind for _, kind in objects[len(before) :]]
-    for number, candidate in enumerate(names):
-        at_refs = kinds[number * len(places) :][: len(places)]
-        if "blob" in at_refs:
-            lines = _read_lines(numbers) if candidate != path else None
-            renamed = "" if at_refs[0] or not at_refs[1] else _find_committed_path(ws, candidate)
-            existed = not before or bool(at_refs[-1])
-            return HistoryTarget(candidate, path=candidate, lines=lines, existed=existed, committed_path=renamed), start
-        if number == 0 and (target := _find_collection(call, place, has_folder="tree" in at_refs)):
+    for candidate in paths:
+        _, in_head = objects[f"HEAD:{candidate}"]
+        _, staged = objects[f":0:{candidate}"]
+        _, at_start = objects[f"{since}:{candidate}"] if old else ("", "")
+        kinds = (in_head, staged, at_start)
+        if "blob" in kinds:
+            target = HistoryTarget(
+                name=candidate,
+                path=candidate,
+                lines=_read_lines(numbers) if candidate != path else None,
+                existed=bool(at_start) or not old,
+                committed_path=_find_committed_path(ws, candidate) if staged and not in_head else "",
+            )
             return target, start
-        if "tree" in at_refs:
+        collection = _find_collection(call, place, has_folder="tree" in kinds) if candidate == path else None
+        if collection:
+            return collection, start
+        if "tree" in kinds:
             return HistoryTarget(f"{candidate}/", pathspecs=(_escape_pathspec(candidate),)), start
     return _find_other(call, place.rstrip("/") or place, path), start
 
 
-def open_stored(call: Call, start: HistoryStart | None) -> StoredPlace:
-    """Return the place to read stored documents. A commit without a pin has none.
-
-    Raises the error that prevents reading them.
-    """
-    origin = call.find_origin()
-    if start is None:
-        return StoredPlace(origin)
-    try:
-        return StoredPlace(origin, start.revision or revparse.resolve_rev(call.ws, start.commit))
-    except PinMissing:
-        return StoredPlace(origin)
+def _path_from_top(ws: Workspace, place: str) -> str:
+    """Return a name as a git path; empty for the top."""
+    path = posixpath.normpath(place) if place else "."
+    return "" if path in (".", "/", str(ws.places.top)) else path
 
 
-def note_source(ws: Workspace, path: str) -> SourceSettings | None:
-    """Return the writable source whose folder has this file; None for a file that is not a note."""
-    sources = (source for source in ws.config.sources if source.write)
-    return next((source for source in sources if path.startswith(f"{source.folder}/")), None)
+def _is_outside(path: str) -> bool:
+    """Return True if no file of the repository can have this path, for which git would fail."""
+    return path == ".." or path.startswith(("/", "../"))
 
 
 def _find_start(ws: Workspace, since: str, commit: str) -> HistoryStart:
@@ -161,24 +165,6 @@ def _find_start(ws: Workspace, since: str, commit: str) -> HistoryStart:
     raise texts.unknown_ref(ws, since)
 
 
-def _path_from_top(ws: Workspace, place: str) -> str:
-    """Return a name as a git path; empty for the top."""
-    path = posixpath.normpath(place) if place else "."
-    return "" if path in (".", "/", str(ws.places.top)) else path
-
-
-def _is_outside(path: str) -> bool:
-    """Return True if no file of the repository can have this path, for which git would fail."""
-    return path == ".." or path.startswith(("/", "../"))
-
-
-def _find_committed_path(ws: Workspace, path: str) -> str:
-    """Return the path in HEAD of a file with an uncommitted new name; empty for a new file."""
-    head = plumbing.read_head(ws.places).commit
-    changes = path_changes.list_changes(ws.places, head) if head else []
-    return next((change.old_path for change in changes if change.path == path), "")
-
-
 def _read_lines(numbers: str) -> Lines | None:
     first, _, last = numbers.partition("-")
     lines = (int(first), int(last or first))
@@ -189,15 +175,19 @@ def _read_lines(numbers: str) -> Lines | None:
     return lines
 
 
-def _escape_pathspec(path: str) -> str:
-    return f":(top,literal){path}"
+def _find_committed_path(ws: Workspace, path: str) -> str:
+    """Return the path in HEAD of a file with an uncommitted new name; empty for a new file."""
+    head = plumbing.read_head(ws.places).commit
+    changes = path_changes.list_changes(ws.places, head) if head else []
+    return next((change.old_path for change in changes if change.path == path), "")
 
 
 def _find_collection(call: Call, name: str, *, has_folder: bool) -> HistoryTarget | None:
     """Return the collection of a name. `docs/` means a folder rather than a collection."""
     if has_folder and name.endswith("/"):
         return None
-    ws, collection = call.ws, name.rstrip("/")
+    ws = call.ws
+    collection = name.rstrip("/")
     stored = _stored_collections(call)
     for source in rules.exclude_notes(ws.sources.configured):
         if source.collection == collection and (source.write or collection not in stored):
@@ -215,76 +205,92 @@ def _stored_collections(call: Call) -> set[str]:
         return set()
 
 
+def _escape_pathspec(path: str) -> str:
+    return f":(top,literal){path}"
+
+
 def _find_other(call: Call, name: str, path: str) -> HistoryTarget:
     """Return the target of a name that is not a git path."""
     ws = call.ws
     with contextlib.suppress(CollectionMissing, DocumentMissing):
-        if file := named_places.find_file(ws, name):
-            file_history.require_own_file(file.tree, file.tree.files[file.name.key].path, "log")
-            return _target_of_file(name, file.tree.files[file.name.key].path)
-    reason: VmragError | None = None
+        file = named_places.find_file(ws, name)
+        if file:
+            file_path = file.tree.files[file.name.key].path
+            file_history.require_own_file(file.tree, file_path, "log")
+            return _make_file_target(name, file_path)
+    unreadable: VmragError | None = None
     try:
-        if target := _find_stored(call, name):
+        target = _find_stored(call, name)
+        if target:
             return target
     except VmragError as error:
-        reason = None if type(error) is NotInitialized or isinstance(error, PinMissing) else error
+        if not isinstance(error, PinMissing) and type(error) is not NotInitialized:
+            unreadable = error
     tracked = listing.list_tracked_files(ws.places)
     bare = document_names.without_line(path)
-    if same := [tracked_path for tracked_path in tracked if tracked_path.endswith((f"/{path}", f"/{bare}"))]:
-        if len(same) > 1:
-            raise DocumentAmbiguous(
-                f"{name!r} is ambiguous: {len(same)} files have that name.",
-                hint=f"pass one of these as name: {_join_names(same[:CLOSEST])}",
-                name=name,
-                candidates=same[:10],
-            )
-        return _target_of_file(path, same[0])
-    if target := _find_removed(call, name, bare, readable=reason is None):
-        return target
-    raise _build_unknown(call, name, tracked, reason)
+    same = [tracked_path for tracked_path in tracked if tracked_path.endswith((f"/{path}", f"/{bare}"))]
+    if len(same) > 1:
+        raise DocumentAmbiguous(
+            f"{name!r} is ambiguous: {len(same)} files have that name.",
+            hint=f"pass one of these as name: {_join_names(same[:MAX_CLOSEST_NAMES])}",
+            name=name,
+            candidates=same[:10],
+        )
+    if same:
+        return _make_file_target(path, same[0])
+    target = _find_removed_file(ws, name, bare)
+    if target is None and unreadable is None:
+        target = _find_removed_document(ws, name)
+    if target is None:
+        raise _build_unknown(call, name, tracked, unreadable)
+    return target
 
 
-def _target_of_file(name: str, path: str) -> HistoryTarget:
+def _make_file_target(name: str, path: str) -> HistoryTarget:
+    """Return a file that `name` means, with the lines in the name."""
     numbers = name[len(document_names.without_line(name)) + 1 :]
     return HistoryTarget(path, path=path, lines=_read_lines(numbers) if numbers else None, existed=False)
 
 
 def _find_stored(call: Call, name: str) -> HistoryTarget | None:
     """Return the stored document or folder of documents that exists."""
-    at, engine = call.find_origin().at, call.ws.engine
+    at = call.find_origin().at
+    engine = call.ws.engine
     for full_name in dict.fromkeys((name, document_names.without_line(name))):
         if document_names.find_candidates(engine, at, full_name):
             document = document_names.find_document(engine, [at], full_name)
             numbers = name[len(full_name) + 1 :]
             return HistoryTarget(str(document), document=document, lines=_read_lines(numbers) if numbers else None)
     for row in engine.list_collections(at):
-        folder = f"{name.removeprefix(f'{row.name}/')}/"
-        if name.startswith(f"{row.name}/") and any(
-            header.doc_id.startswith(folder) for header in engine.read_headers(at, collection=row.name)
-        ):
-            return HistoryTarget(f"{name}/", collection=row.name, folder=folder)
+        if name.startswith(f"{row.name}/"):
+            folder = f"{name.removeprefix(f'{row.name}/')}/"
+            headers = engine.read_headers(at, collection=row.name)
+            if any(header.doc_id.startswith(folder) for header in headers):
+                return HistoryTarget(f"{name}/", collection=row.name, folder=folder)
     return None
 
 
-def _find_removed(call: Call, name: str, path: str, *, readable: bool) -> HistoryTarget | None:
-    """Return a file, folder or stored document that no longer exists."""
-    ws = call.ws
+def _find_removed_file(ws: Workspace, name: str, path: str) -> HistoryTarget | None:
+    """Return a file or folder that no longer exists."""
     head = plumbing.read_head(ws.places).commit
-    paths = [path, *(file.path for file in file_history.removed_documents(ws, name))]
-    paths = [] if head is None else [removed for removed in dict.fromkeys(paths) if not _is_outside(removed)]
-    for removed in paths:
-        if changes := file_log.read_file_log(ws.places, [str(head)], removed, limit=1):
+    paths = dict.fromkeys((path, *(file.path for file in file_history.removed_documents(ws, name))))
+    for removed in paths if head else ():
+        changes = [] if _is_outside(removed) else file_log.read_file_log(ws.places, [str(head)], removed, limit=1)
+        if changes:
             if removed in (changes[0].path, changes[0].old_path):
                 return HistoryTarget(removed, path=removed)
             return HistoryTarget(f"{removed}/", pathspecs=(_escape_pathspec(removed),))
+    return None
+
+
+def _find_removed_document(ws: Workspace, name: str) -> HistoryTarget | None:
+    """Return a stored document that no longer exists."""
+    if "/" not in name:
+        return None
     with contextlib.suppress(DocumentMissing, CollectionMissing, GitReferenceMissing, NotInitialized, PinMissing):
-        if (
-            readable
-            and "/" in name
-            and (changed := document_history.list_history(ws, [ws.require_stored_revision(), name], limit=1).steps)
-        ):
-            change = changed[0].document
-            return HistoryTarget(name, document=DocumentName(*change.key)) if change else None
+        steps = document_history.list_history(ws, [ws.require_stored_revision(), name], limit=1).steps
+        change = steps[0].document if steps else None
+        return HistoryTarget(name, document=DocumentName(*change.key)) if change else None
     return None
 
 
@@ -301,13 +307,9 @@ def _build_unknown(call: Call, name: str, tracked: list[str], reason: VmragError
         return reason
     return DocumentMissing(
         f"no file, folder, document or collection has or had the name {shortened(repr(name))}.",
-        hint=f"use one of the closest names: {_join_names(closest)}" if closest else FIND,
+        hint=f"use one of the closest names: {_join_names(closest)}" if closest else HOW_TO_FIND,
         doc_id=name,
     )
-
-
-def _join_names(names: Sequence[str]) -> str:
-    return terminal_text.escape_line(", ".join(names))
 
 
 def _stored_names(call: Call) -> Iterator[str]:
@@ -323,5 +325,29 @@ def _find_closest(name: str, names: Iterable[str]) -> list[str]:
     for candidate in names:
         by_text[candidate] = candidate
         by_text.setdefault(posixpath.basename(candidate), candidate)
-    similar = difflib.get_close_matches(name, by_text, n=2 * CLOSEST)
-    return list(dict.fromkeys(by_text[text] for text in similar))[:CLOSEST]
+    similar = difflib.get_close_matches(name, by_text, n=2 * MAX_CLOSEST_NAMES)
+    return list(dict.fromkeys(by_text[text] for text in similar))[:MAX_CLOSEST_NAMES]
+
+
+def _join_names(names: Sequence[str]) -> str:
+    return terminal_text.escape_line(", ".join(names))
+
+
+def open_stored(call: Call, start: HistoryStart | None) -> StoredPlace:
+    """Return the states of the stored documents. A commit without a pin has no old state.
+
+    Raises the error that prevents reading them.
+    """
+    origin = call.find_origin()
+    if start is None:
+        return StoredPlace(origin)
+    try:
+        return StoredPlace(origin, start.revision or revparse.resolve_rev(call.ws, start.commit))
+    except PinMissing:
+        return StoredPlace(origin)
+
+
+def note_source(ws: Workspace, path: str) -> SourceSettings | None:
+    """Return the writable source whose folder has this file; None for a file that is not a note."""
+    sources = (source for source in ws.config.sources if source.write)
+    return next((source for source in sources if path.startswith(f"{source.folder}/")), None)

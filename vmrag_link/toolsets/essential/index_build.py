@@ -26,13 +26,13 @@ from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.answers.query import search_index
 from vmrag_link.workspace.follow.search_scope import ranked_at
 
-AT_ONCE: Mapping[str, int] = {BUILDING: 200, INDEXING: 200, EMBEDDING: 1_000}
-"""Maximum number of documents, files and texts that a search indexes itself."""
+MAX_OWN_WORK: Mapping[str, int] = {BUILDING: 200, INDEXING: 200, EMBEDDING: 1_000}
+"""Maximum number of documents, files and texts that a search indexes itself, by task."""
 
 WAIT_SECONDS = 2.0
 """Maximum time that a search waits for an index."""
 
-SOON = 1_000
+MAX_AWAITED_DOCUMENTS = 1_000
 """Maximum number of documents of an index for which a search waits."""
 
 MODULE = "vmrag_link.toolsets.essential.index_build"
@@ -49,14 +49,14 @@ class TooManyDocuments(Exception):
         self.size = size
 
 
-class Impatient:
-    """A `Progress` that raises `TooManyDocuments` for more work than `AT_ONCE`."""
+class ImpatientProgress:
+    """A `Progress` that raises `TooManyDocuments` for more work than `MAX_OWN_WORK`."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
     def task(self, description: str, total: int) -> contextlib.AbstractContextManager[Task]:
-        if total > AT_ONCE.get(description, total):
+        if total > MAX_OWN_WORK.get(description, total):
             raise TooManyDocuments(total)
         return self._progress.task(description, total)
 
@@ -67,11 +67,12 @@ class Impatient:
 @contextlib.contextmanager
 def refusing_long_work(ws: Workspace) -> Iterator[None]:
     """Raise `TooManyDocuments` in the block before a long build of an index."""
-    before, ws.progress = ws.progress, Impatient(ws.progress)
+    usual_progress = ws.progress
+    ws.progress = ImpatientProgress(usual_progress)
     try:
         yield
     finally:
-        ws.progress = before
+        ws.progress = usual_progress
 
 
 def ensure_build(job: Job, places: Places, commit: str) -> None:
@@ -103,7 +104,8 @@ def _end_with_server() -> None:
 
 
 def _run_build(places: Places, job: Job, commit: str) -> None:
-    watched, failures = WatchedProgress(job, lambda _: None), list[str]()
+    watched = WatchedProgress(job, lambda _: None)
+    failures: list[str] = []
     run_guarded(lambda: _index_in_steps(places, watched, commit), say=failures.append)
     if failures:
         watched.record_failure(failures[0])
@@ -115,12 +117,12 @@ def _index_in_steps(places: Places, progress: Progress, commit: str) -> None:
     with contextlib.closing(Workspace.open(places.top, progress)) as ws:
         ws.source_index.in_steps = True
         at = ranked_at(ws, commit) if commit else None
-        before = None
-        while True:
+        last_folder = None
+        while True:  # each search indexes the next files
             opened = search_index(ws, lambda _, view: view.sources, at=at)
-            if opened is None or opened.indexed == 100 or opened.folder == before:  # noqa: PLR2004  percent
+            if opened is None or opened.indexed == 100 or opened.folder == last_folder:  # noqa: PLR2004  percent
                 return
-            before = opened.folder
+            last_folder = opened.folder
 
 
 if __name__ == "__main__":

@@ -8,21 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-MOST_TOKENS = 8_000
+MAX_PAGE_TOKENS = 8_000
 """Maximum number of tokens of a page, as counted by o200k."""
 
-_ESTIMATE = 7_500
-"""Maximum estimate for a page. It keeps a page within `MOST_TOKENS`, because it can be slightly
-low.
+_MAX_ESTIMATE_TOKENS = 7_500
+"""Maximum estimate for a page. It keeps a page within `MAX_PAGE_TOKENS`, because estimates can be
+slightly low.
 """
 
 _PIECES = re.compile(r"[A-Za-z\d+/]{24,}|[A-Z]*[a-z]+|[A-Z]+|[ ]?\d+|\s+|[^\w\s]+|[^\W\da-zA-Z]+")
 """Encoded data, words, numbers and signs. A tokenizer splits words where small letters end."""
 
-_ENCODED = 24
+_MIN_ENCODED_CHARS = 24
 """Minimum length of letters and digits that are treated as encoded data, such as a hash."""
 
-_IDEOGRAPHS = 0x2E80
+_FIRST_IDEOGRAPH = 0x2E80
 """First code point from which three characters are about two tokens."""
 
 
@@ -34,12 +34,13 @@ def estimate_tokens(text: str) -> int:
 
 
 def _piece_tokens(piece: str) -> float:
+    """Return the estimated number of tokens of a match of `_PIECES`."""
     size = len(piece)
     if not piece.isascii():
         if not piece[0].isalnum():
             return size * 1.4
-        return size * 0.75 if ord(piece[0]) >= _IDEOGRAPHS else -(-size // 3)
-    if size >= _ENCODED and piece[0].isalnum():
+        return size * 0.75 if ord(piece[0]) >= _FIRST_IDEOGRAPH else -(-size // 3)
+    if size >= _MIN_ENCODED_CHARS and piece[0].isalnum():
         return size * 0.7
     if piece.isalpha():
         return 1 + (size - 1) // (9 if piece.islower() or piece[1:].islower() else 4)
@@ -48,20 +49,20 @@ def _piece_tokens(piece: str) -> float:
     return -(-size // 3) + piece.startswith(" ")
 
 
-def fit_lines(lines: Sequence[str], most_characters: int) -> int:
+def fit_lines(lines: Sequence[str], max_characters: int) -> int:
     """Return how many of these lines fit on a page; 0 if the first line alone is too long."""
     characters = estimate = 0
     for number, line in enumerate(lines):
         characters += len(line) + 1
         estimate += estimate_tokens(line) + 1
-        if characters > most_characters or estimate > _ESTIMATE:
+        if characters > max_characters or estimate > _MAX_ESTIMATE_TOKENS:
             return number
     return len(lines)
 
 
-def fit_characters(line: str, most_characters: int) -> str:
+def fit_characters(line: str, max_characters: int) -> str:
     """Return the beginning of a line that fits on a page."""
-    beginning = line[:most_characters]
-    while (estimate := estimate_tokens(beginning)) > _ESTIMATE:
-        beginning = beginning[: len(beginning) * _ESTIMATE // estimate]
+    beginning = line[:max_characters]
+    while (estimate := estimate_tokens(beginning)) > _MAX_ESTIMATE_TOKENS:
+        beginning = beginning[: len(beginning) * _MAX_ESTIMATE_TOKENS // estimate]
     return beginning

@@ -1,5 +1,9 @@
 """Passages that answer a question, and definitions of a name, with their lines, here or at a git
 ref.
+
+The tools `search` and `read` call this module. A client ends a call that takes long, so a question
+never waits for a long build of the index: another process builds it, and the words and names in
+files answer until it is complete.
 """
 
 from __future__ import annotations
@@ -7,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -50,7 +54,7 @@ T = TypeVar("T")
 
 
 class NarrowedQuestion(Record, frozen=True):
-    """A question with its filters. `words` are never empty.
+    """A question with its filters. Without other words, `words` are those of the filters.
 
     `symbol` is the name if the question is only about its definition. An empty `collection` means
     all, and an empty `ref` means the work tree.
@@ -86,15 +90,22 @@ def parse_question(
 
     A symbol can be the first line of a definition, or `PATH::NAME` as in pytest.
     """
-    if form := _SYMBOL.fullmatch(symbol):
-        symbol, path = form["name"], path or form["path"] or ""
+    form = _SYMBOL.fullmatch(symbol)
+    if form:
+        symbol = form["name"]
+        path = path or form["path"] or ""
     given = make_narrowing(
         paths=_as_tuple(path), languages=_as_tuple(lang), symbols=_as_tuple(symbol), kinds=_as_tuple(kind)
     )
     words, prefixed = parse_query(query)
     narrowed = combine_narrowings(given, prefixed)
-    alone = symbol if symbol and not words.strip() else ""
-    return NarrowedQuestion(words.strip() or (narrowed.words if narrowed else ""), narrowed, alone, collection, ref)
+    return NarrowedQuestion(
+        words=words.strip() or (narrowed.words if narrowed else ""),
+        narrowed=narrowed,
+        symbol="" if words.strip() else symbol,
+        collection=collection,
+        ref=ref,
+    )
 
 
 def _as_tuple(value: str) -> tuple[str, ...]:
@@ -104,23 +115,22 @@ def _as_tuple(value: str) -> tuple[str, ...]:
 def find_passages(ws: Workspace, question: NarrowedQuestion, budget: int) -> Passages:
     """Return the best passages of documents and code.
 
-    If building the index takes long, another process builds it, and words and names answer. Raises
-    the errors of `query.query` and `ranked_at`.
+    `budget`: the maximum number of tokens. Raises the errors of `query.query` and `ranked_at`.
     """
-    return _ready_or_quick(
+    return _answer_in_time(
         ws,
         question,
-        lambda: _answer_from_index(ws, question, budget),
-        lambda deadline: _answer_from_words(ws, question, budget, deadline),
+        from_index=lambda: _answer_from_index(ws, question, budget),
+        from_words=lambda deadline: _answer_from_words(ws, question, budget, deadline),
     )
 
 
-def _ready_or_quick(
-    ws: Workspace, question: NarrowedQuestion, ready: Callable[[], T], quick: Callable[[float], T]
+def _answer_in_time(
+    ws: Workspace, question: NarrowedQuestion, *, from_index: Callable[[], T], from_words: Callable[[float], T]
 ) -> T:
-    """Return the result of `ready` if the index is complete or soon will be, or else of `quick`.
+    """Return the answer of the index if it is complete or soon will be, or else of words.
 
-    `quick` gets the time by which it must end.
+    `from_words` gets the time by which it must end (`time.monotonic`).
     """
     start = time.monotonic()
     commit = plumbing.resolve_commit(ws.places, question.ref) if question.ref else ""
@@ -129,26 +139,28 @@ def _ready_or_quick(
     failed = background.read_report(job)
     if failed and failed.error:
         job.report.unlink(missing_ok=True)
-        return ready()  # it raises what is wrong, or knows another way
+        return from_index()  # it raises what is wrong, or knows another way
     while True:
         try:
             with index_build.refusing_long_work(ws):
-                return ready()
+                return from_index()
         except TooManyDocuments as work:
             try:
                 index_build.ensure_build(job, ws.places, commit)
             except OSError as error:
                 if not refuses_writing(error):
                     raise
-                return ready()
-            seconds = start + index_build.WAIT_SECONDS - time.monotonic() if work.size <= index_build.SOON else 0
+                return from_index()
+            is_short = work.size <= index_build.MAX_AWAITED_DOCUMENTS
+            seconds = start + index_build.WAIT_SECONDS - time.monotonic() if is_short else 0
             if not background.wait_for_end(job, within=max(0.0, seconds)):
-                return quick(start + ANSWER_SECONDS)
+                return from_words(start + ANSWER_SECONDS)
             if background.read_report(job):
-                return ready()
+                return from_index()
 
 
 def _answer_from_index(ws: Workspace, question: NarrowedQuestion, budget: int, *, files: bool = True) -> Passages:
+    """Return the best passages. Without `files`, only stored documents answer."""
     from vmrag_link.ops.stores import stores
 
     if question.ref:
@@ -164,32 +176,42 @@ def _answer_from_index(ws: Workspace, question: NarrowedQuestion, budget: int, *
     collections = (question.collection,) if question.collection else None
     query = Query(question.words, collections, ws.config.retrieval.k, mode, narrowing=question.narrowed)
     kb = with_untracked_matches(ws, query, report.origin.kb)
-    stands = replace(report.origin, kb=kb)
-    return Passages(report.packed.passages, report.packed.tokens, report.packed.left_out, stands, weak=all(report.weak))
+    origin = replace(report.origin, kb=kb)
+    return Passages(report.packed.passages, report.packed.tokens, report.packed.left_out, origin, weak=all(report.weak))
 
 
 def _answer_from_words(ws: Workspace, question: NarrowedQuestion, budget: int, deadline: float) -> Passages:
     """Return passages of files by words, and of stored documents if their index is complete."""
-    tree, opened, stored, notice = _prepare_quick_answer(ws, question, budget // 2)
-    share = budget - stored.tokens if stored else budget
-    packed = None
-    if tree and not _is_stored(tree, question):
-        words = WordQuestion(question.words, question.collection, question.narrowed)
-        packed = WordSearch(ws, tree, words, deadline).find_passages(share)
-    passages = [*(packed.passages if packed else ()), *(stored.passages if stored else ())]
-    left_out = (packed.left_out if packed else 0) + (stored.left_out if stored else 0)
-    origin = add_sources(stored.origin if stored else find_git_origin(ws), opened)
-    return Passages(passages, budget - share + (packed.tokens if packed else 0), left_out, origin, notice)
+    unindexed = _read_unindexed(ws, question, budget // 2)
+    stored = unindexed.stored or Passages((), 0, 0, find_git_origin(ws))
+    origin = add_sources(stored.origin, unindexed.sources)
+    if unindexed.tree is None:
+        return replace(stored, origin=origin, notice=unindexed.notice, weak=False)
+    words = WordQuestion(question.words, question.collection, question.narrowed)
+    packed = WordSearch(ws, unindexed.tree, words, deadline).find_passages(budget - stored.tokens)
+    return Passages(
+        passages=[*packed.passages, *stored.passages],
+        tokens=packed.tokens + stored.tokens,
+        left_out=packed.left_out + stored.left_out,
+        origin=origin,
+        notice=unindexed.notice,
+    )
 
 
-def _prepare_quick_answer(
-    ws: Workspace, question: NarrowedQuestion, budget: int
-) -> tuple[SourceTree | None, OpenSources | None, Passages | None, str]:
-    """Return what answers without an index of files.
+class _Unindexed(NamedTuple):
+    """Everything that answers while the index of files is being built."""
 
-    The results are the files to search, their state, the answer of stored documents, and the
-    sentence about what is not searched.
-    """
+    tree: SourceTree | None
+    """The files to search; None if the question is about a stored collection."""
+    sources: OpenSources | None
+    """The state of the files, for the origin of the answer."""
+    stored: Passages | None
+    """The answer of stored documents, if their index is complete."""
+    notice: str
+    """The sentence about files and documents that are not searched."""
+
+
+def _read_unindexed(ws: Workspace, question: NarrowedQuestion, budget: int) -> _Unindexed:
     if question.ref:
         tree = source_tree.read_commit(ws, plumbing.resolve_commit(ws.places, question.ref))
         state = f"the index at {question.ref} is being built"
@@ -212,11 +234,10 @@ def _prepare_quick_answer(
     else:
         missing = ws.clone_error or reasons.explain_uninitialized(ws)
     notice = "; ".join([notice, *reasons.explain_missing_documents(missing)] if missing else [notice])
-    return tree, build_without_index(tree) if tree else None, stored, f"{notice}."
-
-
-def _is_stored(tree: SourceTree, question: NarrowedQuestion) -> bool:
-    return bool(question.collection) and tree.find_source(question.collection) is None
+    sources = build_without_index(tree) if tree else None
+    if tree and question.collection and tree.find_source(question.collection) is None:
+        tree = None
+    return _Unindexed(tree, sources, stored, f"{notice}.")
 
 
 def _answer_at(ws: Workspace, question: NarrowedQuestion, budget: int, at: RankedRevision) -> Passages:
@@ -242,14 +263,15 @@ def definitions_soon(ws: Workspace, question: NarrowedQuestion) -> tuple[SymbolR
         return *find_definitions(ws, question), ""
 
     def answer_from_words(deadline: float) -> tuple[SymbolReport, AnswerOrigin, str]:
-        tree, opened, _, notice = _prepare_quick_answer(ws, question, MIN_BUDGET_TOKENS)
-        origin, definitions = add_sources(find_git_origin(ws), opened), []
-        if tree and not _is_stored(tree, question):
+        unindexed = _read_unindexed(ws, question, MIN_BUDGET_TOKENS)
+        origin = add_sources(find_git_origin(ws), unindexed.sources)
+        definitions = []
+        if unindexed.tree:
             words = WordQuestion("", question.collection, _without_symbol(question))
-            definitions = WordSearch(ws, tree, words, deadline).find_definitions(question.symbol)
-        return SymbolReport(question.symbol, definitions, origin.kb), origin, notice
+            definitions = WordSearch(ws, unindexed.tree, words, deadline).find_definitions(question.symbol)
+        return SymbolReport(question.symbol, definitions, origin.kb), origin, unindexed.notice
 
-    return _ready_or_quick(ws, question, answer_from_index, answer_from_words)
+    return _answer_in_time(ws, question, from_index=answer_from_index, from_words=answer_from_words)
 
 
 def related_code(ws: Workspace, question: NarrowedQuestion, relation: Relation) -> tuple[RelationReport, AnswerOrigin]:

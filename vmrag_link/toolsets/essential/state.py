@@ -17,10 +17,10 @@ from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import TextResult
 
-LISTED = 50
+MAX_LISTED_CHANGES = 50
 """Maximum number of uncommitted files and documents in an answer."""
 
-FILES_TO_ADD = 3
+MAX_ADDED_FILES = 3
 """Maximum number of files in a command. For more, the command adds all files."""
 
 
@@ -35,7 +35,7 @@ def status(call: Call) -> StateText:
     """Show which commit and revision the answers come from, how many files and stored documents are
     searched, and what is uncommitted or unpushed.
     """
-    origin = texts.find_place(call.ws)
+    origin = texts.find_current_origin(call.ws)
     call.set_origin(origin)
     report = statuses.status(call.ws, with_changes=True)
     lines = [line for line in _state_lines(report) if not any(line.rstrip(".") in note for note in origin.notes)]
@@ -43,9 +43,10 @@ def status(call: Call) -> StateText:
 
 
 def _state_lines(report: StatusReport) -> Iterator[str]:
-    pending, sources = report.changes or PendingChanges(), report.sources or SourcesStatus()
-    documents = pending.documents[: LISTED // 2]
-    files = sources.changed[: LISTED - len(documents)]
+    pending = report.changes or PendingChanges()
+    sources = report.sources or SourcesStatus()
+    documents = pending.documents[: MAX_LISTED_CHANGES // 2]
+    files = sources.changed[: MAX_LISTED_CHANGES - len(documents)]
     yield _describe_commit(report.git)
     if report.state not in ("in_sync", "files"):
         yield f"state: {report.state.replace('_', ' ')}"
@@ -55,15 +56,17 @@ def _state_lines(report: StatusReport) -> Iterator[str]:
         yield from map(show_uncommitted, files)
     if report.kb.revision:
         yield _describe_documents(report.kb, len(pending.documents) + len(pending.collections))
-        yield from (f"uncommitted: {change.kind} collection {change.name}" for change in pending.collections[:LISTED])
+        for change in pending.collections[:MAX_LISTED_CHANGES]:
+            yield f"uncommitted: {change.kind} collection {change.name}"
         yield from map(show_uncommitted, documents)
-    if more := len(pending.documents) + len(sources.changed) - len(documents) - len(files):
+    more = len(pending.documents) + len(sources.changed) - len(documents) - len(files)
+    if more:
         yield f"and {more} more; run 'vmrag status -v' to list them"
-    if unpushed := pending.unpushed:
-        if unpushed.revisions is None:
-            yield f"unpushed: not known, {unpushed.problem}"
-        elif unpushed.revisions:
-            yield f"unpushed: {plural(unpushed.revisions, 'revision')}"
+    unpushed = pending.unpushed
+    if unpushed and unpushed.revisions is None:
+        yield f"unpushed: not known, {unpushed.problem}"
+    elif unpushed and unpushed.revisions:
+        yield f"unpushed: {plural(unpushed.revisions, 'revision')}"
     yield from report.reasons
 
 
@@ -98,6 +101,7 @@ def describe_steps(call: Call, *, documents: bool = False, files: Sequence[str] 
     if (call.ws.places.top / ".jj").is_dir():
         return ", then ".join([*steps, "jj commit"])
     staged = versions.list_staged_files(call.ws.places) if files else ()
-    if unstaged := [path for path in files if path not in staged]:
-        steps.append(f"git add {' '.join(map(quoted, unstaged)) if len(unstaged) <= FILES_TO_ADD else '-A'}")
+    unstaged = [path for path in files if path not in staged]
+    if unstaged:
+        steps.append(f"git add {' '.join(map(quoted, unstaged)) if len(unstaged) <= MAX_ADDED_FILES else '-A'}")
     return terminal_text.escape_line(", then ".join([*steps, "git commit"]))

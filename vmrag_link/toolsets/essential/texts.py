@@ -39,13 +39,13 @@ from vmrag_link.workspace.follow.follow_pin import read_consistently
 from vmrag_link.workspace.follow.provenance import AnswerOrigin, find_git_origin, find_origin
 from vmrag_link.workspace.history import document_names, named_places
 
-CLOSEST = 3
+MAX_CLOSEST_NAMES = 3
 """Maximum number of names that an error lists."""
 
-_SIMILAR = 0.4
+_MIN_SIMILARITY = 0.4
 """Minimum similarity of a listed ref. It is low, because refs are short."""
 
-FIND = "use search to find a text by its meaning, or grep to find it by its words"
+HOW_TO_FIND = "use search to find a text by its meaning, or grep to find it by its words"
 """The hint for an unknown name."""
 
 _ANCHOR = re.compile(r"#L(?P<first>\d{1,9})(?:C\d{1,9})?(?:-L?(?P<last>\d{1,9})(?:C\d{1,9})?)?\Z")
@@ -55,12 +55,12 @@ _SYMBOL = re.compile(r"[^\W\d]\w*(?:(?:\.|::|#)\w+)*(?:\(\))?")
 
 
 class Text(Record, frozen=True):
-    """A text.
+    """The text of a file or a stored document, with its version.
 
     `name` is the path of a file, or else `COLLECTION/ID`. `above` is the number of lines of front
-    matter, which are hidden for a note. `commit` or `revision` is the place in git or the knowledge
-    base; both are empty for the current text. `uncommitted` describes how the file differs from the
-    commit. `key` is the key of a stored document.
+    matter, which are hidden for a note. `commit` or `revision` names the version in git or the
+    knowledge base; both are empty for the current text. `uncommitted` describes how the file
+    differs from the commit. `key` is the key of a stored document.
     """
 
     name: str
@@ -94,12 +94,11 @@ def normalize_place(ws: Workspace, name: str) -> str:
     ends `#L10-L20` and `:10:5`.
     """
     name = relative_path(ws, name)
-    if match := _ANCHOR.search(name):
-        last = f"-{match['last']}" if match["last"] else ""
-        return f"{name[: match.start()]}:{match['first']}{last}"
-    if match := _COLUMN.search(name):
-        return f"{name[: match.start()]}:{match['line']}"
-    return name
+    anchor = _ANCHOR.search(name)
+    if anchor:
+        last = f"-{anchor['last']}" if anchor["last"] else ""
+        return f"{name[: anchor.start()]}:{anchor['first']}{last}"
+    return _COLUMN.sub(r":\g<line>", name)
 
 
 def relative_path(ws: Workspace, path: str) -> str:
@@ -132,8 +131,11 @@ def unknown_ref(ws: Workspace, ref: str) -> GitReferenceMissing:
 
     names = [name.removeprefix("tag: ") for name in refs.list_tips(ws.places)]
     longer = [name for name in names if ref and name.removeprefix("v").startswith(ref.removeprefix("v"))]
-    near = [*sorted(longer, key=len), *difflib.get_close_matches(ref, names, n=CLOSEST, cutoff=_SIMILAR)]
-    shown = ", ".join([*dict.fromkeys(near)][:CLOSEST])
+    near = [
+        *sorted(longer, key=len),
+        *difflib.get_close_matches(ref, names, n=MAX_CLOSEST_NAMES, cutoff=_MIN_SIMILARITY),
+    ]
+    shown = ", ".join([*dict.fromkeys(near)][:MAX_CLOSEST_NAMES])
     return GitReferenceMissing(
         f"{shortened(repr(ref))} is not a branch, a tag or a commit.",
         hint=f"use one of the closest names: {terminal_text.escape_line(shown)}"
@@ -154,12 +156,14 @@ def find_text(ws: Workspace, name: str, ref: str) -> Text:
 
     Raises `DocumentMissing` with the closest names, and `UsageInvalid` for a collection.
     """
-    if file := file_texts.find_tracked(ws, name, ref) if ref else file_texts.find_named(ws, name):
+    file = file_texts.find_tracked(ws, name, ref) if ref else file_texts.find_named(ws, name)
+    if file:
         return _build_file_text(ws, file)
-    full = f"{ref}:{name}" if ref else name
-    if source_file := named_places.find_file(ws, full):
-        path, at = source_file.tree.files[source_file.name.key].path, source_file.tree.commit or ""
-        if file := file_texts.find_tracked(ws, path, at, is_document=True):
+    source_file = named_places.find_file(ws, f"{ref}:{name}" if ref else name)
+    if source_file:
+        path = source_file.tree.files[source_file.name.key].path
+        file = file_texts.find_tracked(ws, path, source_file.tree.commit or "", is_document=True)
+        if file:
             return _build_file_text(ws, file)
     try:
         return _find_stored(ws, name, ref)
@@ -188,16 +192,15 @@ def _find_stored(ws: Workspace, name: str, ref: str) -> Text:
         shown = show.show_stored(store, name)
         return Text(f"{shown.collection}/{shown.doc_id}", shown.content, find_origin(store))
     document = show.show_stored(ws, f"{ref}:{name}" if ref else name)
-    at = find_place(ws)
-    if ref:
-        kb = msgspec.structs.replace(
-            at.kb, git_head=None, commit=document.revision, branch=None, dirty=False, in_sync=True
-        )
-        at = AnswerOrigin(document.revision, document.revision, kb, ())
     key = (document.collection, document.doc_id)
-    return Text(
-        "/".join(key), document.content, at, revision=document.revision if ref else "", key=None if ref else key
+    origin = find_current_origin(ws)
+    if not ref:
+        return Text("/".join(key), document.content, origin, key=key)
+    kb = msgspec.structs.replace(
+        origin.kb, git_head=None, commit=document.revision, branch=None, dirty=False, in_sync=True
     )
+    origin = AnswerOrigin(document.revision, document.revision, kb, ())
+    return Text("/".join(key), document.content, origin, revision=document.revision)
 
 
 def _build_missing(ws: Workspace, name: str, ref: str, paths: Sequence[str], error: VmragError) -> DocumentMissing:
@@ -207,7 +210,7 @@ def _build_missing(ws: Workspace, name: str, ref: str, paths: Sequence[str], err
         place, _ = document_names.split_ref(ws, f"{ref}:{name}" if ref else name)
         stored = ["/".join(header.key) for header in ws.engine.read_headers(place.at)]
     near = closest(name, [*paths, *stored])
-    hint = f"pass 'symbol={name}' to read a class or function" if _SYMBOL.fullmatch(name) else FIND
+    hint = f"pass 'symbol={name}' to read a class or function" if _SYMBOL.fullmatch(name) else HOW_TO_FIND
     if near:
         hint = f"use one of the closest names: {', '.join(map(terminal_text.escape_line, near))}"
     at = f"at {ref}; history lists when it changed" if ref else "here"
@@ -219,10 +222,11 @@ def _build_missing(ws: Workspace, name: str, ref: str, paths: Sequence[str], err
 
 def _build_file_text(ws: Workspace, file: TrackedFile) -> Text:
     source = next((row for row in ws.sources.configured if row.write and file.path.startswith(f"{row.folder}/")), None)
-    above, at = _count_front_matter(source, file) if source else 0, find_place(ws)
+    above = _count_front_matter(source, file) if source else 0
+    origin = find_current_origin(ws)
     if file.commit:
-        at = msgspec.structs.replace(at, kb=msgspec.structs.replace(at.kb, git_head=file.commit, commit=""))
-    return Text(file.path, file.text, at, above, commit=file.commit, uncommitted=file.uncommitted)
+        origin = msgspec.structs.replace(origin, kb=msgspec.structs.replace(origin.kb, git_head=file.commit, commit=""))
+    return Text(file.path, file.text, origin, above, commit=file.commit, uncommitted=file.uncommitted)
 
 
 def _count_front_matter(source: SourceSettings, file: TrackedFile) -> int:
@@ -233,7 +237,7 @@ def _count_front_matter(source: SourceSettings, file: TrackedFile) -> int:
     return len(lines) - len(text) if lines[len(lines) - len(text) :] == text else 0
 
 
-def find_place(ws: Workspace) -> AnswerOrigin:
+def find_current_origin(ws: Workspace) -> AnswerOrigin:
     """Return the origin of the workspace; without a knowledge base, the origin in git."""
     try:
         return read_consistently(ws, lambda: find_origin(ws), index=False)
@@ -244,7 +248,7 @@ def find_place(ws: Workspace) -> AnswerOrigin:
 def lines_of(text: Text, selection: str, max_characters: int) -> TextLines:
     """Return the first page of the selected lines (`10`, `10-42`, `10-`), or of all lines.
 
-    A page has at most `max_characters` and `pages.MOST_TOKENS`, and at least one line. Raises
+    A page has at most `max_characters` and `pages.MAX_PAGE_TOKENS`, and at least one line. Raises
     `UsageInvalid` if the text does not have the lines.
     """
     content = terminal_text.split_lines(text.content)

@@ -1,4 +1,8 @@
-"""The tools that find and show texts, search, read and grep, and their results."""
+"""The tools that find and show texts: search, read and grep.
+
+Each result is text for a model: a head line with the path and lines, then the passage. The message
+counts the results and names the next call.
+"""
 
 from __future__ import annotations
 
@@ -45,13 +49,13 @@ from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.results import TextResult, fence_text
 
-LONGEST_LINE = 300
+MAX_LINE_CHARS = 300
 """Maximum number of characters of a matching line."""
 
 Path = Annotated[str, Given("path, part of it, or glob such as *.md")]
 
-MOST_DEFINITIONS = 20
-READ_DEFINITIONS = 3
+MAX_LISTED_DEFINITIONS = 20
+MAX_READ_DEFINITIONS = 3
 
 
 @tool(
@@ -85,7 +89,8 @@ def search_documents(
         texts.naming_refs(call.ws),
         named_places.explain_missing_collection(call.ws, [collection] if collection else []),
     ):
-        if question.symbol and (definitions := _answer_definitions(call, question)):
+        definitions = _answer_definitions(call, question) if question.symbol else None
+        if definitions:
             return definitions
         answer = passages.find_passages(call.ws, question, min(max_tokens, call.behaviour.page_chars // 4))
     call.set_origin(answer.origin)
@@ -144,7 +149,7 @@ def _answer_definitions(call: Call, question: NarrowedQuestion) -> TextResult | 
         return None
     call.set_origin(origin)
     _warn_of_index(call, notice)
-    definitions = report.definitions[:MOST_DEFINITIONS]
+    definitions = report.definitions[:MAX_LISTED_DEFINITIONS]
     first = f", the first {len(definitions)}" if len(report.definitions) > len(definitions) else ""
     count = plural(len(report.definitions), "definition")
     return TextResult(
@@ -163,8 +168,8 @@ def _show_groups(passages_shown: Sequence[PackedPassage]) -> Iterator[str]:
 
 def _answer_relation(call: Call, question: NarrowedQuestion, relation: str) -> TextResult:
     """Return the callers or callees of a name. Raises `UsageInvalid` without a name."""
-    wanted_relation: Relation | None = next((name for name in RELATIONS if name == relation), None)
-    if wanted_relation is None:
+    checked_relation: Relation | None = next((name for name in RELATIONS if name == relation), None)
+    if checked_relation is None:
         raise UsageInvalid(
             f"no such relation: {relation!r}",
             hint="pass 'relation=callers' or 'relation=callees'",
@@ -182,7 +187,7 @@ def _answer_relation(call: Call, question: NarrowedQuestion, relation: str) -> T
         texts.naming_refs(call.ws),
         named_places.explain_missing_collection(call.ws, [question.collection] if question.collection else []),
     ):
-        report, origin = passages.related_code(call.ws, question, wanted_relation)
+        report, origin = passages.related_code(call.ws, question, checked_relation)
     call.set_origin(origin)
     lines = [_show_related(row, report.relation) for row in report.related]
     lines = lines[: pages.fit_lines(lines, call.behaviour.page_chars)]
@@ -278,18 +283,22 @@ def read(
 
 def _find_text(call: Call, name: str, ref: str, lines: str) -> Text:
     """Return a document, or the list of a folder or a collection."""
-    first, only_folder = texts.first_line(lines), folders.is_folder(name)
-    listing = folders.list_below(call.ws, name, ref, first) if only_folder else None
+    first = texts.first_line(lines)
+    is_folder = folders.is_folder(name)
+    listing = folders.list_below(call.ws, name, ref, first) if is_folder else None
     try:
         return listing or texts.find_text(call.ws, name, ref)
     except (CollectionMissing, DocumentMissing, NotInitialized, PinMissing, UsageInvalid):
-        if not only_folder and (listing := folders.list_below(call.ws, name, ref, first)):
-            return listing
-        raise
+        listing = None if is_folder else folders.list_below(call.ws, name, ref, first)
+        if listing is None:
+            raise
+        return listing
 
 
 def _show_page(text: Text, page: TextLines) -> str:
-    version = f"commit {text.commit[:7]}" if text.commit else f"revision {text.revision[:7]}" if text.revision else ""
+    version = f"commit {text.commit[:7]}" if text.commit else ""
+    if text.revision:
+        version = f"revision {text.revision[:7]}"
     head = [_format_place(text.name, page.first, page.last), version, _describe_state(text.uncommitted)]
     return f"{_head_line(head)}\n{fence_text(page.text)}"
 
@@ -320,15 +329,17 @@ def _read_symbol(call: Call, symbol: str, path: str, ref: str) -> TextResult:
             value=symbol,
         )
     exact = [row for row in report.definitions if row.symbol == symbol] or report.definitions
-    contents, calls = [], []
-    for row in exact[:READ_DEFINITIONS]:
+    contents: list[str] = []
+    next_pages: list[str] = []
+    for row in exact[:MAX_READ_DEFINITIONS]:
         text = texts.find_text(call.ws, row.path, ref)
-        page = texts.lines_of(text, f"{row.line}-{row.last_line}", call.behaviour.page_chars // READ_DEFINITIONS)
+        page = texts.lines_of(text, f"{row.line}-{row.last_line}", call.behaviour.page_chars // MAX_READ_DEFINITIONS)
         contents.append(_show_page(text, page))
-        calls += [_describe_page(text, page, ref)] if page.last < page.end else []
-    rest = f" Others: search symbol={symbol}" if len(exact) > READ_DEFINITIONS else ""
+        if page.last < page.end:
+            next_pages.append(_describe_page(text, page, ref))
+    rest = f" Others: search symbol={symbol}" if len(exact) > MAX_READ_DEFINITIONS else ""
     message = f"{plural(len(exact), 'definition')} of {symbol!r}.{rest}"
-    return TextResult(text="\n\n".join(contents), message=" ".join([message, *calls]))
+    return TextResult(text="\n\n".join(contents), message=" ".join([message, *next_pages]))
 
 
 @tool(
@@ -351,7 +362,8 @@ def grep(
     ref: Ref = "",
 ) -> TextResult:
     """Find lines by regular expression or literal text in tracked files and stored documents."""
-    matcher, path = Pattern(pattern, fixed=fixed, linear=True), _filter_path(call.ws, path)
+    matcher = Pattern(pattern, fixed=fixed, linear=True)
+    path = _filter_path(call.ws, path)
     narrowed = GrepOptions(collections=[collection] if collection else [], ref=ref or None, path=path)
     with texts.naming_refs(call.ws):
         report = grep_texts(call.ws, matcher, context=context, limit=limit, **narrowed)
@@ -362,16 +374,17 @@ def grep(
     hidden = report.count - sum(line.matched for _, line in rows[: len(lines)])
     more = f"; {hidden} left out, path or limit shows them" if hidden else ""
     sentences = [f"{plural(report.count, 'line')} in {plural(len(report.documents), 'document')}{more}."]
-    if other_case := count_without_case(call.ws, matcher, report, **narrowed):
+    other_case = count_without_case(call.ws, matcher, report, **narrowed)
+    if other_case:
         ignoring = f"(?i){re.escape(pattern) if fixed else pattern}"
         sentences.append(f"{plural(other_case, 'line')} if case is ignored: grep pattern={ignoring}")
     if not ref:
         sentences += _describe_modified(call.ws, list(dict.fromkeys(name for name, _ in rows[: len(lines)])))
     if not report.count and ("\n" in pattern or r"\n" in pattern):
         sentences.append("A pattern matches within one line.")
-    if not report.count and (unmatched := _describe_path(call.ws, path, ref)):
-        sentences.append(unmatched)
-    return TextResult(text="\n".join(lines), message=" ".join([*sentences, *report.warnings]))
+    if not report.count:
+        sentences.append(_describe_path(call.ws, path, ref))
+    return TextResult(text="\n".join(lines), message=" ".join(filter(None, [*sentences, *report.warnings])))
 
 
 def _describe_modified(ws: Workspace, names: Sequence[str]) -> list[str]:
@@ -382,5 +395,5 @@ def _describe_modified(ws: Workspace, names: Sequence[str]) -> list[str]:
 
 def _show_line(name: str, line: MatchedLine) -> str:
     mark = ":" if line.matched else "-"
-    text = line.text if len(line.text) <= LONGEST_LINE else f"{line.text[:LONGEST_LINE]}…"
+    text = line.text if len(line.text) <= MAX_LINE_CHARS else f"{line.text[:MAX_LINE_CHARS]}…"
     return f"{terminal_text.escape_line(name)}{mark}{line.number}{mark}{terminal_text.escape_controls(text)}"

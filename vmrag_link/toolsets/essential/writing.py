@@ -1,15 +1,18 @@
-"""The tools that write notes: remember and forget."""
+"""The tools that write notes: remember and forget.
+
+A *note* is a Markdown file in the folder of a writable source, so a git commit saves it. If the
+project has no writable source, both tools write documents of the knowledge base instead. Each
+answer shows how to restore the former text, and which commands commit the change.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from vmrag_link import terminal_text
 from vmrag_link.conversion.reading import find_markdown_title
-from vmrag_link.documents.importing import ImportedDocument
 from vmrag_link.errors import (
     AccessDenied,
     DocumentMissing,
@@ -49,8 +52,14 @@ from vmrag_mcp.call import Call
 from vmrag_mcp.registry import tool
 from vmrag_mcp.tools import outcome
 
-COLLECTION = "notes"
+DEFAULT_COLLECTION = "notes"
 """The stored collection for names without a collection, if there is no writable source."""
+
+MAX_EXISTING_CHARS = 1000
+"""Maximum number of characters of the existing text in an error."""
+
+MAX_FORMER_CHARS = 80
+"""Maximum number of characters of the replaced or deleted text in an answer."""
 
 Mode = Literal["add", "replace", "append"]
 
@@ -108,15 +117,14 @@ def _note_result(
     for change in written.changes:
         if change.before is not None:
             former = notes.parse_note(change.before.decode(errors="replace"), change.doc_id).content
-            kept = written.kept or head is None
-            lines += _former_lines(
-                former,
-                f"vmrag restore --undo {quoted(str(document))}" if kept else _restore_committed(head or "", path),
-            )
+            undo = f"vmrag restore --undo {quoted(str(document))}"
+            restore = undo if written.kept or head is None else _restore_committed(head, path)
+            lines += _former_lines(former, restore)
     sources = read_sources_status(call.ws) or SourcesStatus()
     pending = next((change for change in sources.changed if path == change.path or str(document) == change.name), None)
-    if commit and pending and (made := _commit_note(call, pending.path, document)):
-        return StateText(text="\n".join(lines), message=f"committed as {made[:7]}.")
+    committed = _commit_note(call, pending.path, document) if commit and pending else ""
+    if committed:
+        return StateText(text="\n".join(lines), message=f"committed as {committed[:7]}.")
     lines += [show_uncommitted(pending)] if pending else []
     if not pending and not sources.problem:
         return StateText(text="\n".join(lines), message="nothing to commit.")
@@ -126,19 +134,16 @@ def _note_result(
 
 def _former_lines(text: str, restore: str) -> list[str]:
     """Return the lines that show the replaced or deleted text, and how to restore it."""
-    first = terminal_text.cut_text(terminal_text.escape_line(notes.first_line(text)), FORMER)
+    first = terminal_text.cut_text(terminal_text.escape_line(notes.first_line(text)), MAX_FORMER_CHARS)
     return [f"former text: {first}", f"to restore it: {terminal_text.escape_line(restore)}"]
 
 
 def _describe_change(changes: ChangeCounts, mode: Mode) -> str:
     if changes.added:
         return "added"
-    return ("extended" if mode == "append" else "replaced") if changes.modified else "unchanged"
-
-
-def _make_document(name: DocumentName, text: str) -> ImportedDocument:
-    [document] = new_documents([NewDocument(text, name.doc_id)])
-    return document
+    if changes.modified:
+        return "extended" if mode == "append" else "replaced"
+    return "unchanged"
 
 
 def _restore_committed(commit: str, path: str) -> str:
@@ -168,6 +173,7 @@ def _require_commit_allowed(call: Call, name: DocumentName) -> None:
 
 
 def _commit_note(call: Call, path: str, name: DocumentName) -> str:
+    """Return the commit with the note; empty, with a warning, if it cannot be made."""
     from vmrag_link.ops.add.note_commit import commit_notes
 
     try:
@@ -188,18 +194,17 @@ def _remember_stored(call: Call, target: DocumentName, text: str, mode: Mode) ->
     stores.require_versioned(ws, target.collection, [target.doc_id])
     present = ws.engine.find_document(at, target.collection, target.doc_id)
     if present is None:
-        document = _make_document(target, text)
-        call.warn_pending(
-            put_documents(ws, PutRequest(target.collection, [document], create=True, embed_first=True)).pending
-        )
+        documents = new_documents([NewDocument(text, target.doc_id)])
+        request = PutRequest(target.collection, documents, create=True, embed_first=True)
+        call.warn_pending(put_documents(ws, request).pending)
         return _stored_result(call, target, "added")
     if mode == "add" and present.content != text:
         raise NoteExists(
-            f"the document {target} exists. Its text is:\n{quoted_text(present.content[:SHOWN])}",
+            f"the document {target} exists. Its text is:\n{quoted_text(present.content[:MAX_EXISTING_CHARS])}",
             hint="pass 'mode=replace' or 'mode=append', or use another name",
             ids=[target.doc_id],
             name=str(target),
-            text=present.content[:SHOWN],
+            text=present.content[:MAX_EXISTING_CHARS],
         )
     joint = "" if present.content.endswith("\n") else "\n"
     whole = f"{present.content}{joint}{text}" if mode == "append" else text
@@ -236,13 +241,6 @@ def _stored_result(call: Call, name: DocumentName, verb: str, former: Sequence[s
     return StateText(text="\n".join(lines), message=steps)
 
 
-SHOWN = 1000
-"""Maximum number of characters of the existing text in an error."""
-
-FORMER = 80
-"""Maximum number of characters of the replaced or deleted text in an answer."""
-
-
 @tool(
     "WD",
     title="Delete note",
@@ -255,21 +253,21 @@ def forget(call: Call, *, name: Annotated[str, Given("note or stored document")]
     document = _document_name(call, name)
     ws = call.ws
     source = ws.sources.find_writable(document.collection)
-    if source and not (ws.is_initialized and "/" not in name and _is_stored_only(ws, source, name)):
+    means_stored = ws.is_initialized and "/" not in name and source and _is_stored_only(ws, source, name)
+    if source and not means_stored:
         head = plumbing.read_head(ws.places).commit
         written = remove_notes(ws, source, [document.doc_id])
         outcome.warn_pending(call, WriteResult(None, None, written.pending, notes=written))
         return _note_result(call, document, "deleted", written, head)
     if ws.stores_nothing:
-        raise DocumentMissing(f"no note and no stored document {name!r} here.", hint=texts.FIND, doc_id=name)
+        raise DocumentMissing(f"no note and no stored document {name!r} here.", hint=texts.HOW_TO_FIND, doc_id=name)
     at = call.find_origin().at
     stored = document_names.find_document(ws.engine, [at], str(document) if "/" in name else name)
     stores.require_versioned(ws, stored.collection, [stored.doc_id])
     present = ws.engine.find_document(at, stored.collection, stored.doc_id)
     removal = remove_named(ws, [stored.doc_id], within=stored.collection, confirmed=True)
-    former = _former_lines(
-        present.content if present else "", _restore_stored(removal.report.kept or ws.require_revision(), stored)
-    )
+    restore = _restore_stored(removal.report.kept or ws.require_revision(), stored)
+    former = _former_lines(present.content if present else "", restore)
     return _stored_result(call, stored, "deleted", former)
 
 
@@ -298,14 +296,16 @@ def _document_name(call: Call, name: str) -> DocumentName:
         if source.write and (doc_id := find_note_id(ws, source, name)) != name:
             return DocumentName(source.collection, doc_id)
     collection, slash, doc_id = name.partition("/")
-    files, stored = {source.collection for source in configured}, _stored_collections(call)
-    document = DocumentName(collection, doc_id) if slash and collection in files | stored else None
-    first = ws.sources.find_writable()
-    if document is None:
-        document = DocumentName(first.collection if first else COLLECTION, name)
+    file_collections = {source.collection for source in configured}
+    stored = _stored_collections(call)
+    if slash and collection in file_collections | stored:
+        document = DocumentName(collection, doc_id)
+    else:
+        first = ws.sources.find_writable()
+        document = DocumentName(first.collection if first else DEFAULT_COLLECTION, name)
     if ws.sources.find_writable(document.collection) or not configured:
         return document
-    if document.collection in files - stored:
+    if document.collection in file_collections - stored:
         paths = [path for path in (name, document.doc_id) if rules.find_source(configured, path)]
         existing = [path for path in paths if (ws.places.top / path).is_file()]
         raise source_read_only(document.collection, next(iter([*existing, *paths]), ""))
@@ -316,8 +316,11 @@ def _document_name(call: Call, name: str) -> DocumentName:
 
 
 def _stored_collections(call: Call) -> set[str]:
-    """Return the collections of the knowledge base, which may not be indexed here yet."""
+    """Return the collections of the knowledge base, or of the index if it cannot be read."""
     ws = call.ws
-    with contextlib.suppress(VmragError):  # notes are written without it
-        return {row.name for row in ws.engine.list_collections(call.find_origin().at)} if ws.is_initialized else set()
-    return {*ws.list_stored_collections()}
+    if not ws.is_initialized:
+        return set()
+    try:
+        return {row.name for row in ws.engine.list_collections(call.find_origin().at)}
+    except VmragError:  # notes are written without it
+        return {*ws.list_stored_collections()}
