@@ -164,7 +164,7 @@ def test_import_that_is_refused_starts_nothing_without_a_knowledge_base(tmp_path
 
 def test_chroma_and_ingest_tools_store_tracked_files(project):
     with opened(project) as ws:
-        assert tools.file(ws, "shelf", "README.md").report.status == "indexed"
+        assert tools.ingest_path(ws, "shelf", "README.md").report.status == "indexed"
 
 
 def test_import_and_answers_run_no_program_of_the_repository(project, tmp_path):

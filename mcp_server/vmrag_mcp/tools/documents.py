@@ -25,6 +25,7 @@ from vmrag_link.retrieval.narrowing import Narrowing, make_narrowing
 from vmrag_link.retrieval.narrowing_values import KINDS, LANGUAGES, parse_kind, parse_language
 from vmrag_link.retrieval.query import (
     MAX_NEIGHBOURS,
+    MAX_PACKED_HITS,
     MIN_BUDGET_TOKENS,
     Hit,
     Mode,

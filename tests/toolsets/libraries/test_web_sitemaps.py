@@ -9,8 +9,8 @@ import pytest
 from tests.support.websites import HERE, limits, website
 from vmrag_link.errors import AccessDenied, FetchFailed
 from vmrag_link.toolsets.libraries.web import sitemap
-from vmrag_link.toolsets.libraries.web.robots import LONGEST_DELAY
-from vmrag_link.toolsets.libraries.web.sitemap import MOST_LOCATIONS, NotASitemap, Sitemap, SitemapFile, read_sitemap
+from vmrag_link.toolsets.libraries.web.robots import MAX_DELAY_SECONDS
+from vmrag_link.toolsets.libraries.web.sitemap import MAX_LOCATIONS, NotASitemap, Sitemap, SitemapFile, read_sitemap
 
 NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 
@@ -30,7 +30,7 @@ def index(*urls):
 
 
 def found(site, path="/sitemap.xml", **more) -> Sitemap:
-    return sitemap.urls(site.url(path), limits=limits(), **more)
+    return sitemap.list_pages(site.url(path), limits=limits(), **more)
 
 
 def test_sitemap_pages_are_imported_once_in_order_from_its_host(site):
@@ -55,7 +55,7 @@ def test_sitemap_leaves_out_and_counts_disallowed_pages(site):
     assert found(site) == Sitemap([site.url("/a"), site.url("/private/open")], disallowed=2, delay_s=7.0)
     assert [request.path for request in site.requests] == ["/sitemap.xml", "/robots.txt"]
     site.pages["/robots.txt"] = "User-agent: *\nCrawl-delay: 3600\n"
-    assert found(site).delay_s == LONGEST_DELAY
+    assert found(site).delay_s == MAX_DELAY_SECONDS
 
 
 def test_unavailable_robots_txt_stops_the_import(site):
@@ -110,14 +110,14 @@ def test_pages_sitemaps_and_levels_are_limited(site, monkeypatch):
     site.pages |= {f"/level{step}.xml": index(site.url(f"/level{step + 1}.xml")) for step in range(1, 9)}
     assert found(site, "/level1.xml") == Sitemap([], more=1)
     assert "/level4.xml" not in [request.path for request in site.requests]
-    monkeypatch.setattr(sitemap, "MOST_SITEMAPS", 3)
+    monkeypatch.setattr(sitemap, "MAX_SITEMAPS", 3)
     site.pages |= {f"/part{part}.xml": urlset(site.url(f"/{part}")) for part in range(4)}
     site.pages["/many.xml"] = index(*(site.url(f"/part{part}.xml") for part in range(4)))
     assert found(site, "/many.xml") == Sitemap([site.url("/0"), site.url("/1")], more=2)
     site.requests.clear()
     assert found(site, "/many.xml", max_pages=1) == Sitemap([site.url("/0")], more=3)
     assert [request.path for request in site.requests] == ["/many.xml", "/part0.xml", "/robots.txt"]
-    monkeypatch.setattr(sitemap, "MOST_LOCATIONS", 3)
+    monkeypatch.setattr(sitemap, "MAX_LOCATIONS", 3)
     assert found(site, max_pages=9) == Sitemap([site.url(f"/{number}") for number in range(3)], more=2)
 
 
@@ -129,7 +129,7 @@ def test_sitemap_with_a_private_address_ends_there(site):
     site.pages["/sitemap.xml"] = urlset(site.url("/a", host="moving.example"))
     site.pages["/index.xml"] = index(site.url("/sitemap.xml", host="moving.example"))
     with pytest.raises(AccessDenied, match="10\\.0\\.0\\.1"):
-        sitemap.urls(site.url("/index.xml", host="moving.example"), limits=limits(lambda _: next(moving)))
+        sitemap.list_pages(site.url("/index.xml", host="moving.example"), limits=limits(lambda _: next(moving)))
 
 
 # -- files
@@ -170,6 +170,6 @@ def test_only_the_pages_of_a_sitemap_are_taken_from_its_xml():
 
 @pytest.mark.parametrize("line", ["http://h/\n", "<url><loc>http://h/</loc></url>"])
 def test_file_of_more_urls_than_the_protocol_allows_is_cut(line):
-    text = line * (MOST_LOCATIONS + 5)
+    text = line * (MAX_LOCATIONS + 5)
     file = read_sitemap((text if line.endswith("\n") else f"<urlset>{text}</urlset>").encode(), 10**7)
-    assert (len(file.locations), file.more) == (MOST_LOCATIONS, 5)
+    assert (len(file.locations), file.more) == (MAX_LOCATIONS, 5)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from vmrag_link.errors import EngineError
 from vmrag_link.models import Collection, Document, Record
-from vmrag_link.retrieval.query import FIRST_HITS, Hit, Mode, Query
+from vmrag_link.retrieval.query import FIRST_HITS, MAX_BUDGET_TOKENS, Hit, Mode, Query
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.answers.packing import (

@@ -1,4 +1,8 @@
-"""`vmrag import` of web pages, and of files into a library."""
+"""`vmrag import` of web pages, and of files into a library.
+
+`vmrag_link.cli.import_` calls `take` for URLs and for the option `--library`. Files and pages are
+stored in batches, and one that cannot be stored does not stop the others.
+"""
 
 from __future__ import annotations
 
@@ -20,24 +24,26 @@ from vmrag_link.toolsets.libraries.ingest import (
     DEFAULT,
     Ingested,
     check_library,
-    find_held,
+    find_by_source,
     find_library,
     ingest_sources,
     open_converter,
 )
 from vmrag_link.toolsets.libraries.take_pages import SiteReport, take_site
-from vmrag_link.toolsets.libraries.web.sitemap import MOST_LOCATIONS, MOST_PAGES
+from vmrag_link.toolsets.libraries.web.sitemap import MAX_LOCATIONS, MAX_PAGES
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents import named_files, writing
 from vmrag_link.workspace.documents.leaving_out import ImportFilter
 from vmrag_link.workspace.documents.named_files import SourceContent
 from vmrag_link.workspace.documents.tracked_files import TrackedFiles
 
-BATCH, BATCH_BYTES = 200, 32_000_000
-"""So many sources are stored at a time: their bytes and texts are in memory together."""
+BATCH_SOURCES = 200
+"""Maximum number of sources of a batch. Their bytes and texts are in memory together."""
 
+BATCH_BYTES = 32_000_000
+"""Size from which a batch is stored."""
 
-_UNREADABLE = (FileFailed, FetchFailed, AccessDenied)
+_READ_ERRORS = (FileFailed, FetchFailed, AccessDenied)
 
 
 class TakenSource(Record, frozen=True):
@@ -74,15 +80,15 @@ class LibraryImport(Record, frozen=True):
     hint: str = ""
 
 
-class _Named(NamedTuple):
-    """A file (its absolute path) or a page (its URL), and its shown form.
+class _NamedSource(NamedTuple):
+    """A file or page to import."""
 
-    `inside`: in a named folder.
-    """
-
-    what: Path | str
+    location: Path | str
+    """The absolute path of a file, or the URL of a page."""
     shown: str
-    inside: bool = False
+    """The path or URL in messages."""
+    in_folder: bool = False
+    """True if the command names a folder around the file, and not the file."""
 
 
 def import_sources(
@@ -109,29 +115,31 @@ def import_sources(
     if tracked and tracked.hint and not named:
         raise tracked.form_refusal()
     find_library(ws, writing.require_writable(ws).at, name)
-    failed: dict[_Named, VmragError] = {}
+    failed: dict[_NamedSource, VmragError] = {}
     taken: list[Ingested] = []
-    branch, pending = None, ""
+    branch: str | None = None
+    pending = ""
     with ws.progress.task("taking in", len(named)) as task, open_converter(ws) as convert:
         for batch in _split_batches(_read_sources(ws, name, named, failed)):
             refused: dict[str, VmragError] = {}
             result = ingest_sources(ws, name, list(batch.values()), convert, metadata=metadata, refused=refused)
             failed |= {item: refused[source.key] for item, source in batch.items() if source.key in refused}
             taken += result.report
-            branch, pending = result.branch or branch, result.pending or pending
+            branch = result.branch or branch
+            pending = result.pending or pending
             task.advance(len(batch))
     skipped += [
         SkippedFile(terminal_text.escape_line(item.shown), _describe_reason(error))
         for item, error in failed.items()
-        if item.inside
+        if item.in_folder
     ]
-    outright = {item.shown: error for item, error in failed.items() if not item.inside}
-    if outright and len(sources) == 1:
-        raise next(iter(outright.values()))
+    failed_alone = {item.shown: error for item, error in failed.items() if not item.in_folder}
+    if failed_alone and len(sources) == 1:
+        raise next(iter(failed_alone.values()))
     return LibraryImport(
         library=name,
         taken=[_build_taken(ws, item) for item in taken],
-        refused=[RefusedSource(shown, why.code, why.message, why.hint) for shown, why in outright.items()],
+        refused=[RefusedSource(shown, why.code, why.message, why.hint) for shown, why in failed_alone.items()],
         skipped=sorted(skipped, key=lambda item: item.name),
         branch=branch,
         pending=pending,
@@ -145,41 +153,42 @@ def _list_files(
     selection: FileSelection,
     skipped: list[SkippedFile],
     tracked: TrackedFiles | None,
-) -> Iterator[_Named]:
-    """Return the named file, or the files of the named folder.
+) -> Iterator[_NamedSource]:
+    """Yield the sources that are URLs, the files, and the files in the folders.
 
-    Adds files that are left out to `skipped`.
+    Adds files that are left out to `skipped`. `tracked` refuses files that git tracks.
     """
     top = import_base.locate_path(ws.places.top)
     for source in sources:
         if isinstance(source, str):
-            yield _Named(source, pages.key_of(source))
+            yield _NamedSource(source, pages.key_of(source))
             continue
-        paths = importing.require_existing(source)
-        if not paths.is_dir():
-            if tracked and (reason := tracked.find_reasons([paths]).get(paths)):
+        path = importing.require_existing(source)
+        if not path.is_dir():
+            reason = tracked.find_reasons([path]).get(path) if tracked else None
+            if reason:
                 skipped.append(SkippedFile(terminal_text.escape_line(str(source)), reason))
             else:
-                yield _Named(paths, str(source))
+                yield _NamedSource(path, str(source))
             continue
-        base = import_base.make_base(paths, top)
+        base = import_base.make_base(path, top)
         reasons = tracked.find_reasons if tracked else None
         scan = importing.scan_sources(
-            [paths], base, ImportFilter(ws.places, selection, base.source_folder, derived=reasons)
+            [path], base, ImportFilter(ws.places, selection, base.source_folder, derived=reasons)
         )
         skipped += scan.skipped
-        yield from (_Named(file.path, file.doc_id, inside=True) for file in scan.files)
+        yield from (_NamedSource(file.path, file.doc_id, in_folder=True) for file in scan.files)
 
 
 def _read_sources(
-    ws: Workspace, name: str, named: Iterable[_Named], failed: dict[_Named, VmragError]
-) -> Iterator[tuple[_Named, SourceContent]]:
+    ws: Workspace, name: str, named: Iterable[_NamedSource], failed: dict[_NamedSource, VmragError]
+) -> Iterator[tuple[_NamedSource, SourceContent]]:
     """Read each source once, even if it is named several times. Adds errors to `failed`."""
     seen: set[str] = set()
     for item in named:
         try:
-            source = _read_source(ws, name, item.what)
-        except _UNREADABLE as error:
+            source = _read_source(ws, name, item.location)
+        except _READ_ERRORS as error:
             failed[item] = error
             continue
         if source.key not in seen:
@@ -187,22 +196,23 @@ def _read_sources(
             yield item, source
 
 
-def _read_source(ws: Workspace, name: str, what: Path | str) -> SourceContent:
-    if isinstance(what, Path):
-        return named_files.read_file(ws, named_files.resolve_file(what))
-    at = writing.require_writable(ws).at
-    return pages.read_page(ws, what, find_held(ws, at, name, pages.key_of(what)), pages.admit_typed(ws))
+def _read_source(ws: Workspace, name: str, location: Path | str) -> SourceContent:
+    if isinstance(location, Path):
+        return named_files.read_file(ws, named_files.resolve_file(location))
+    before = find_by_source(ws, writing.require_writable(ws).at, name, pages.key_of(location))
+    return pages.read_page(ws, location, before, pages.admit_typed(ws))
 
 
-def _split_batches(read: Iterable[tuple[_Named, SourceContent]]) -> Iterator[dict[_Named, SourceContent]]:
-    batch: dict[_Named, SourceContent] = {}
+def _split_batches(read: Iterable[tuple[_NamedSource, SourceContent]]) -> Iterator[dict[_NamedSource, SourceContent]]:
+    batch: dict[_NamedSource, SourceContent] = {}
     size = 0
     for named, source in read:
         batch[named] = source
         size += len(source.data)
-        if len(batch) == BATCH or size >= BATCH_BYTES:
+        if len(batch) == BATCH_SOURCES or size >= BATCH_BYTES:
             yield batch
-            batch, size = {}, 0
+            batch = {}
+            size = 0
     if batch:
         yield batch
 
@@ -239,11 +249,11 @@ def take(invocation: Invocation, request: ImportRequest) -> int:
 def _import_site(invocation: Invocation, request: ImportRequest, name: str) -> int:
     if len(request.sources) != 1:
         raise UsageInvalid("--sitemap takes one sitemap at a time.", hint="name one URL")
-    max_pages = request.max_pages or MOST_PAGES
-    if max_pages > MOST_LOCATIONS:
+    max_pages = request.max_pages or MAX_PAGES
+    if max_pages > MAX_LOCATIONS:
         raise UsageInvalid(
-            f"--most is {max_pages:,}, and sitemaps are read for {MOST_LOCATIONS:,} pages.",
-            hint=f"use '--most {MOST_LOCATIONS}'",
+            f"--most is {max_pages:,}, and sitemaps are read for {MAX_LOCATIONS:,} pages.",
+            hint=f"use '--most {MAX_LOCATIONS}'",
         )
     with open_for_writing(invocation) as ws:
         report = take_site(ws, name, request.sources[0], max_pages=max_pages, metadata=request.metadata)
@@ -264,6 +274,7 @@ def _format_site(report: SiteReport, max_pages: int) -> Iterator[str]:
         "that are not URLs": report.invalid,
         f"beyond --most {max_pages}": report.more,
     }
-    if parts := [f"{number} {what}" for what, number in left_out.items() if number]:
+    parts = [f"{number} {what}" for what, number in left_out.items() if number]
+    if parts:
         yield f"Left out: {enumerated(parts)}."
     yield from describe_import_end(report.pending, report.branch)

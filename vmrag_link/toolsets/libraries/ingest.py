@@ -108,7 +108,7 @@ same source get one document.
 """
 
 
-LEFT_OUT = (FormatUnsupported, ConversionFailed, ContentRefused)
+SOURCE_ERRORS = (FormatUnsupported, ConversionFailed, ContentRefused)
 """Errors of a source that cannot become a document."""
 
 
@@ -140,7 +140,7 @@ def ingest_sources(
     metadata, the errors of `convert`, `EmbeddingError`, and the errors of `write_rows`.
     """
     require_library_name(name)
-    given = None if metadata is None else checked_metadata(metadata, name)
+    new_metadata = None if metadata is None else checked_metadata(metadata, name)
     converted: dict[str, ConvertedFile] = {}  # the plan can run again, under the lock
 
     def convert_once(source: SourceContent) -> ConvertedFile:
@@ -151,17 +151,17 @@ def ingest_sources(
     def plan_rows(at: At) -> Planned[list[Ingested]]:
         library = find_library(ws, at, name)
         collection = library or new_library(ws, name)
-        held = _Held(ws, at, name, [source.key for source in sources])
-        new = held.new_documents([source.key for source in sources if not held.find_document(source.key)])
+        stored = _read_stored(ws, at, name, [source.key for source in sources])
+        new = _make_documents(ws, at, name, [source.key for source in sources if source.key not in stored])
         ingested: list[Ingested] = []
         for source in sources:
-            before = held.find_document(source.key)
+            before = stored.get(source.key)
             if before and _has_hash(before, source):
                 ingested.append(Ingested("skipped", before, collection))
                 continue
             try:
-                after = _build_version(source, convert_once(source), before or new[source.key], given)
-            except LEFT_OUT as error:
+                after = _build_version(source, convert_once(source), before or new[source.key], new_metadata)
+            except SOURCE_ERRORS as error:
                 if refused is None:
                     raise
                 refused[source.key] = error
@@ -175,45 +175,36 @@ def ingest_sources(
     return writing.write_rows(ws, plan_rows, f"take into {name}")
 
 
-def find_held(ws: Workspace, at: At, name: str, key: str) -> Document | None:
+def find_by_source(ws: Workspace, at: At, name: str, key: str) -> Document | None:
     """Return a library's document of a source; None if it has none."""
-    return _Held(ws, at, name, [key]).find_document(key)
+    return _read_stored(ws, at, name, [key]).get(key)
 
 
-class _Held:
-    """A library's documents of some sources, at one place."""
+def _read_stored(ws: Workspace, at: At, name: str, keys: Sequence[str]) -> dict[str, Document]:
+    """Return a library's documents of these sources, by source."""
+    # Not by their ids alone: these stay with documents whose library is renamed.
+    ids = {source: doc_id for doc_id, source in reversed(ws.engine.list_sources(at, name))}
+    stored_ids = [ids[key] for key in keys if key in ids]
+    documents = ws.engine.read_documents(at, collection=name, ids=stored_ids) if stored_ids else ()
+    return {document.source: document for document in documents}
 
-    def __init__(self, ws: Workspace, at: At, name: str, keys: Sequence[str]) -> None:
-        self._engine, self._at, self._name = ws.engine, at, name
-        # Not by their ids alone: these stay with documents whose library is renamed.
-        ids = {source: doc_id for doc_id, source in reversed(ws.engine.list_sources(at, name))}
-        stored_ids = [ids[key] for key in keys if key in ids]
-        documents = self._engine.read_documents(at, collection=name, ids=stored_ids) if stored_ids else ()
-        self._documents = {document.source: document for document in documents}
 
-    def find_document(self, key: str) -> Document | None:
-        return self._documents.get(key)
-
-    def new_documents(self, keys: Sequence[str]) -> dict[str, Document]:
-        """Return empty documents by key, each with its first id that no other document has."""
-        documents: dict[str, Document] = {}
-        number, remaining, now = 0, keys, clock.now()
-        while remaining:
-            ids = {key: self._make_id(key, number) for key in remaining}
-            taken = {
-                header.doc_id for header in self._engine.read_headers(self._at, collection=self._name, ids=ids.values())
-            }
-            for key in remaining:
-                if ids[key] not in taken:
-                    documents[key] = Document(
-                        self._name, ids[key], "", "", "", source=key, source_key=key, created_at=now
-                    )
-            remaining = [key for key in remaining if key not in documents]
-            number += 1
-        return documents
-
-    def _make_id(self, key: str, number: int) -> str:
-        return str(uuid.uuid5(NAMESPACE, encode_canonical_json([self._name, key, *([number] if number else [])])))
+def _make_documents(ws: Workspace, at: At, name: str, keys: Sequence[str]) -> dict[str, Document]:
+    """Return empty documents by source, each with its first id that no other document has."""
+    documents: dict[str, Document] = {}
+    remaining = keys
+    now = clock.now()
+    number = 0
+    while remaining:
+        suffix = [number] if number else []
+        ids = {key: str(uuid.uuid5(NAMESPACE, encode_canonical_json([name, key, *suffix]))) for key in remaining}
+        taken = {header.doc_id for header in ws.engine.read_headers(at, collection=name, ids=ids.values())}
+        for key in remaining:
+            if ids[key] not in taken:
+                documents[key] = Document(name, ids[key], "", "", "", source=key, source_key=key, created_at=now)
+        remaining = [key for key in remaining if key not in documents]
+        number += 1
+    return documents
 
 
 def _has_hash(document: Document, source: SourceContent) -> bool:
@@ -222,24 +213,26 @@ def _has_hash(document: Document, source: SourceContent) -> bool:
 
 
 def _build_version(
-    source: SourceContent, converted: ConvertedFile, before: Document, given: Mapping[str, Any] | None
+    source: SourceContent, converted: ConvertedFile, before: Document, new_metadata: Mapping[str, Any] | None
 ) -> Document:
     """Return the document of a source in its current state.
 
-    `given` None keeps the earlier metadata. Raises `ContentRefused` for invalid metadata of the
-    source.
+    `new_metadata` None keeps the earlier metadata. Raises `ContentRefused` for invalid metadata of
+    the source.
     """
-    kept = library_origin.read_given_metadata(before) if given is None else given
+    given_metadata = library_origin.read_given_metadata(before) if new_metadata is None else new_metadata
     own_metadata = {
-        key: value for key, value in checked_metadata(converted.metadata, source.name).items() if key not in kept
+        key: value
+        for key, value in checked_metadata(converted.metadata, source.name).items()
+        if key not in given_metadata
     }
-    made_of = Origin(source.hash, source.etag, source.media_type, tuple(sorted(own_metadata)))
+    origin = Origin(source.hash, source.etag, source.media_type, tuple(sorted(own_metadata)))
     return msgspec.structs.replace(
         before,
         title=converted.title or source.name,
         content=converted.text,
         content_hash=content_hash(converted.text),
-        metadata=encode_canonical_json(library_origin.add_origin({**own_metadata, **kept}, made_of)),
+        metadata=encode_canonical_json(library_origin.add_origin({**own_metadata, **given_metadata}, origin)),
         file_type=source.file_type or converted.file_type,
         last_modified=source.last_modified,
         updated_at=clock.now(),

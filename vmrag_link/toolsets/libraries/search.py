@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 Filter = Mapping[str, str | int]
 
-_TIMES = ("created_at", "last_modified")
-_OF_DOCUMENT = ("doc_id", "source", "content_hash", "title", "file_type", *_TIMES)
-_NUMBERS = ("chunk_index", "page")
-KEYS = ("id", *_OF_DOCUMENT, "library", "content", *_NUMBERS)
+_TIME_KEYS = ("created_at", "last_modified")
+_DOCUMENT_KEYS = ("doc_id", "source", "content_hash", "title", "file_type", *_TIME_KEYS)
+_NUMBER_KEYS = ("chunk_index", "page")
+KEYS = ("id", *_DOCUMENT_KEYS, "library", "content", *_NUMBER_KEYS)
 
-_LOOKED_UP = frozenset((*_OF_DOCUMENT, "page"))
+_UNINDEXED_KEYS = frozenset((*_DOCUMENT_KEYS, "page"))
 """Keys of a filter that the index does not have."""
 
 
@@ -58,42 +58,44 @@ def narrow_query(
 
     Values that the index does not have are looked up in the knowledge base.
     """
-    among = {name: library for name, library in libraries.items() if filter_values.get("library", name) == name}
+    searched = {name: library for name, library in libraries.items() if filter_values.get("library", name) == name}
     where: list[dict[str, Any]] = []
     if "id" in filter_values:
-        where += _resolve_chunk(ws, at, among, str(filter_values["id"]))
+        where += _resolve_chunk(ws, at, searched, str(filter_values["id"]))
     if "chunk_index" in filter_values:
         where.append({"chunk_index": filter_values["chunk_index"]})
-    if filter_values.keys() & _LOOKED_UP:
-        conditions = _look_up_conditions(ws, at, among, filter_values)
+    if filter_values.keys() & _UNINDEXED_KEYS:
+        conditions = _look_up_conditions(ws, at, searched, filter_values)
+        if not conditions:
+            return None
         where.append({"$or": conditions})
-        among = among if conditions else {}
-    if not among:
+    if not searched:
         return None
     text = {"$regex": rf"\A{re.escape(str(filter_values['content']))}\z"} if "content" in filter_values else None
     return msgspec.structs.replace(
-        query, collections=tuple(among), where={"$and": where} if where else None, where_document=text
+        query, collections=tuple(searched), where={"$and": where} if where else None, where_document=text
     )
 
 
 def _look_up_conditions(
-    ws: Workspace, at: At, among: Mapping[str, Collection], filter_values: Filter
+    ws: Workspace, at: At, libraries: Mapping[str, Collection], filter_values: Filter
 ) -> list[dict[str, Any]]:
     """Return alternative conditions. A passage meets one of them if its document and page match."""
-    whole: list[str] = []
-    some: list[dict[str, Any]] = []
-    for name, collection in among.items():
+    whole_documents: list[str] = []
+    conditions: list[dict[str, Any]] = []
+    for name, collection in libraries.items():
         for document in ws.engine.read_documents(at, collection=name):
             if not _matches_filter(ws, document, filter_values):
                 continue
             page = filter_values.get("page")
             if page is None or (page == NO_PAGE and not has_pages(document)):
-                whole.append(document.doc_id)
+                whole_documents.append(document.doc_id)
             elif has_pages(document):
                 pages = pages_of(ws, collection, document)
                 chunks = [number for number, other in enumerate(pages) if other == page]
-                some += [{"source_id": document.doc_id, "chunk_index": {"$in": chunks}}] if chunks else []
-    return [*([{"source_id": {"$in": whole}}] if whole else []), *some]
+                if chunks:
+                    conditions.append({"source_id": document.doc_id, "chunk_index": {"$in": chunks}})
+    return [{"source_id": {"$in": whole_documents}}, *conditions] if whole_documents else conditions
 
 
 def _check_value(key: str, value: Any) -> str | int:
@@ -109,11 +111,11 @@ def _check_value(key: str, value: Any) -> str | int:
             hint='pass an object, such as \'{"file_type": "pdf"}\'',
             key=key,
         )
-    if key in _NUMBERS and isinstance(value, str) and re.fullmatch(r"-?\d{1,9}", value):
+    if key in _NUMBER_KEYS and isinstance(value, str) and re.fullmatch(r"-?\d{1,9}", value):
         return int(value)
-    if key in _TIMES:
+    if key in _TIME_KEYS:
         return _normalize_time(str(value))
-    return value if key in _NUMBERS else str(value)
+    return value if key in _NUMBER_KEYS else str(value)
 
 
 def _normalize_time(text: str) -> str:
@@ -136,8 +138,10 @@ def _resolve_chunk(ws: Workspace, at: At, names: Iterable[str], name: str) -> li
 
 def _matches_filter(ws: Workspace, document: Document, filter_values: Filter) -> bool:
     """Return whether a document matches. A source can have its shown or its stored form."""
-    for key in _OF_DOCUMENT:
-        values = (getattr(document, key), *((named_files.shown_source(ws, document),) if key == "source" else ()))
+    for key in _DOCUMENT_KEYS:
+        values = [getattr(document, key)]
+        if key == "source":
+            values.append(named_files.shown_source(ws, document))
         if key in filter_values and filter_values[key] not in values:
             return False
     return True
@@ -181,22 +185,26 @@ def search_passages(
     filter_values = parse_filter(where or {})
 
     def search_view(searcher: Searcher, view: View) -> tuple[LibraryPassages, AnswerOrigin]:
-        existing = all_libraries(ws, view.at)
         libraries = {
             library.name: library
-            for library in existing
+            for library in all_libraries(ws, view.at)
             if name in (None, library.name) and searcher.find_collection(library.name)
         }
         narrowed = narrow_query(ws, view.at, Query(text, k=k, mode=Mode.HYBRID), libraries, filter_values)
         hits = searcher.search(narrowed) if narrowed else []
-        rows = {key: ws.engine.find_document(view.at, *key) for key in {(hit.collection, hit.doc_id) for hit in hits}}
-        paged = [row for row in rows.values() if row and has_pages(row)]
-        pages = {row.key: pages_of(ws, libraries[row.collection], row) for row in paged}
-        passages = [
-            _build_passage(ws, hit, row, pages[row.key][hit.chunk] if row.key in pages else NO_PAGE)
-            for hit in hits
-            if (row := rows[hit.collection, hit.doc_id])
-        ]
+        keys = {(hit.collection, hit.doc_id) for hit in hits}
+        documents = {key: document for key in keys if (document := ws.engine.find_document(view.at, *key))}
+        pages = {
+            key: pages_of(ws, libraries[document.collection], document)
+            for key, document in documents.items()
+            if has_pages(document)
+        }
+        passages: list[LibraryPassage] = []
+        for hit in hits:
+            key = (hit.collection, hit.doc_id)
+            if key in documents:
+                page = pages[key][hit.chunk] if key in pages else NO_PAGE
+                passages.append(_build_passage(ws, hit, documents[key], page))
         return LibraryPassages(passages), find_view_origin(ws, view)
 
     return search_index(ws, search_view, files=False)
@@ -231,10 +239,12 @@ def pages_of(ws: Workspace, collection: Collection, document: Document) -> list[
 
     Only for a document that `has_pages`.
     """
-    pages, page, counted = [], 1, 0
+    pages: list[int] = []
+    page = 1
+    counted = 0
     for chunk in chunks_of(ws, collection, document):
-        seen = chunk.start + len(chunk.text) - len(chunk.text.lstrip())
-        page += document.content.count(PAGE_BREAK, counted, seen)
-        counted = max(counted, seen)
+        visible = chunk.start + len(chunk.text) - len(chunk.text.lstrip())
+        page += document.content.count(PAGE_BREAK, counted, visible)
+        counted = max(counted, visible)
         pages.append(page)
     return pages

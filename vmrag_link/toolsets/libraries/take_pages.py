@@ -1,12 +1,15 @@
 """Import many pages into a library in one run, from a list or a site's sitemap.
 
-Failures are reported, and the other pages are stored.
+Pages are stored in batches, so a run that ends early keeps the earlier batches. Failures of single
+pages are reported, and the other pages are stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from vmrag_link import worddiff
 from vmrag_link.conversion.converter import ConvertedFile
@@ -58,16 +61,16 @@ def take_site(
     name: str,
     url: str,
     *,
-    max_pages: int = sitemap.MOST_PAGES,
+    max_pages: int = sitemap.MAX_PAGES,
     metadata: Mapping[str, Any] | None = None,
 ) -> SiteReport:
     """Import the pages that a sitemap names and robots.txt allows, with its pauses.
 
-    Raises the errors of `web.sitemap.urls` and `take_pages`.
+    Raises the errors of `web.sitemap.list_pages` and `take_pages`.
     """
     check_library(name, metadata)
     admit = pages.admit_typed(ws)
-    site = sitemap.urls(url, limits=limits_of(ws.config.ingest, admit), max_pages=max_pages)
+    site = sitemap.list_pages(url, limits=limits_of(ws.config.ingest, admit), max_pages=max_pages)
     if site.delay_s and len(site.pages) > 1:
         ws.progress.note(f"{parse_url(url).site} wants {site.delay_s:g} s between two pages.")
     taken = take_pages(ws, name, site.pages, Pace(lambda _: site.delay_s), admit, metadata=metadata)
@@ -90,8 +93,11 @@ FETCHING_PAGES = "fetching pages"
 _FAILURES = (AccessDenied, ConversionFailed, FetchFailed, FormatUnsupported, RemoteNotTrusted, UsageInvalid)
 """Errors of a single page."""
 
-BATCH_PAGES, BATCH_BYTES = 50, 20_000_000
-"""Number of pages that are stored at a time. A run that ends early loses at most these."""
+BATCH_PAGES = 50
+"""Maximum number of pages of a batch."""
+
+BATCH_BYTES = 20_000_000
+"""Size from which a batch is stored."""
 
 
 class TakenPage(Record, frozen=True):
@@ -120,8 +126,8 @@ class TakenPages(Record, frozen=True):
     pending: str = ""
 
 
-class _Ready(NamedTuple):
-    """A page that differs from `before`, and its new content."""
+class _ChangedPage(NamedTuple):
+    """The new content of a page that differs from its document `before`."""
 
     source: SourceContent
     converted: ConvertedFile
@@ -149,23 +155,29 @@ def take_pages(
     at = ws.locate_documents() if dry_run else writing.require_writable(ws).at
     find_library(ws, at, name)
     ids = {source: doc_id for doc_id, source in reversed(ws.engine.list_sources(at, name))}
-    run = _Run(ws, name, metadata, dry_run=dry_run)
+    run = _ImportRun(ws, name, metadata, dry_run=dry_run)
     with open_converter(ws) as convert, ws.progress.task(FETCHING_PAGES, len(urls)) as task:
         for url in urls:
             try:
                 doc_id = ids.get(parse_url(url).text)
                 before = ws.engine.find_document(at, name, doc_id) if doc_id else None
                 pace.wait_turn(parse_url(url))
-                run.take_page(url, before, _convert_changed(ws, url, before, convert, admit))
+                changed = _convert_changed(ws, url, before, convert, admit)
+                if changed:
+                    run.add_changed(url, changed)
+                else:
+                    run.pages[url] = TakenPage(url, name, "unchanged", doc_id or "")
             except _FAILURES as error:
                 run.record_failure(url, error)
             task.advance()
         run.store_batch()
-    return run.build_result()
+    return TakenPages(list(run.pages.values()), run.branch, run.pending)
 
 
-def _convert_changed(ws: Workspace, url: str, before: Document | None, convert: Convert, admit: Admit) -> _Ready | None:
-    """Return the converted page; None if it makes the stored document.
+def _convert_changed(
+    ws: Workspace, url: str, before: Document | None, convert: Convert, admit: Admit
+) -> _ChangedPage | None:
+    """Return the converted page; None if it has the content of the stored document.
 
     Raises one of `_FAILURES`.
     """
@@ -174,7 +186,7 @@ def _convert_changed(ws: Workspace, url: str, before: Document | None, convert: 
     if stored_origin and stored_origin.hash == source.hash:
         return None
     converted = convert(source)
-    return None if before and _is_same(before, source, converted) else _Ready(source, converted, before)
+    return None if before and _is_same(before, source, converted) else _ChangedPage(source, converted, before)
 
 
 def _is_same(before: Document, source: SourceContent, converted: ConvertedFile) -> bool:
@@ -186,57 +198,58 @@ def _is_same(before: Document, source: SourceContent, converted: ConvertedFile) 
     )
 
 
-class _Run:
-    def __init__(self, ws: Workspace, name: str, metadata: Mapping[str, Any] | None, *, dry_run: bool) -> None:
-        self._ws, self._name, self._metadata, self._dry_run = ws, name, metadata, dry_run
-        self._pages: dict[str, TakenPage] = {}
-        self._batch: dict[str, _Ready] = {}
-        self._branch: str | None = None
-        self._pending = ""
+class _ImportRun:
+    """The results of a run until now, and the batch of pages that are not stored yet."""
 
-    def take_page(self, url: str, before: Document | None, ready: _Ready | None) -> None:
-        doc_id = before.doc_id if before else ""
-        if ready is None:
-            self._pages[url] = TakenPage(url, self._name, "unchanged", doc_id)
-            return
+    def __init__(self, ws: Workspace, name: str, metadata: Mapping[str, Any] | None, *, dry_run: bool) -> None:
+        self._ws = ws
+        self._name = name
+        self._metadata = metadata
+        self._dry_run = dry_run
+        self._batch: dict[str, _ChangedPage] = {}
+        self.pages: dict[str, TakenPage] = {}
+        """The results by URL. A page of the batch has no document yet."""
+        self.branch: str | None = None
+        self.pending = ""
+
+    def add_changed(self, url: str, changed: _ChangedPage) -> None:
+        """Add a page to the batch, and store the batch if it is full."""
+        before = changed.before
         if before:
-            difference = worddiff.diff_words(before.content, ready.converted.text)
-            words = words_of(difference)
-            self._pages[url] = TakenPage(url, self._name, "replaced", doc_id, words)
+            words = words_of(worddiff.diff_words(before.content, changed.converted.text))
+            self.pages[url] = TakenPage(url, self._name, "replaced", before.doc_id, words)
         else:
-            self._pages[url] = TakenPage(url, self._name, "indexed")
-        self._batch[url] = ready
-        size = sum(len(waiting.source.data) for waiting in self._batch.values())
+            self.pages[url] = TakenPage(url, self._name, "indexed")
+        self._batch[url] = changed
+        size = sum(len(page.source.data) for page in self._batch.values())
         if len(self._batch) == BATCH_PAGES or size > BATCH_BYTES:
             self.store_batch()
 
     def record_failure(self, url: str, error: VmragError) -> None:
-        self._pages[url] = TakenPage(url, self._name, "failed", code=error.code, problem=error.message, hint=error.hint)
+        self.pages[url] = TakenPage(url, self._name, "failed", code=error.code, problem=error.message, hint=error.hint)
 
     def store_batch(self) -> None:
-        batch, self._batch = self._batch, {}
+        """Store the pages of the batch, and begin a new batch."""
+        batch = self._batch
+        self._batch = {}
         if not batch or self._dry_run:
             return
-        converted = {ready.source.key: ready.converted for ready in batch.values()}
-        sources = [ready.source for ready in batch.values()]
+        converted = {changed.source.key: changed.converted for changed in batch.values()}
         refused: dict[str, VmragError] = {}
         result = ingest_sources(
             self._ws,
             self._name,
-            sources,
+            [changed.source for changed in batch.values()],
             lambda source: converted[source.key],
             metadata=self._metadata,
             refused=refused,
         )
-        stored = {ingested.document.source_key: ingested.document.doc_id for ingested in result.report}
-        for url, ready in batch.items():
-            key, taken = ready.source.key, self._pages[url]
+        doc_ids = {ingested.document.source_key: ingested.document.doc_id for ingested in result.report}
+        for url, changed in batch.items():
+            key = changed.source.key
             if key in refused:
                 self.record_failure(url, refused[key])
             else:
-                self._pages[url] = TakenPage(url, self._name, taken.status, stored[key], taken.words)
-        self._branch = result.branch or self._branch
-        self._pending = result.pending or self._pending
-
-    def build_result(self) -> TakenPages:
-        return TakenPages(list(self._pages.values()), self._branch, self._pending)
+                self.pages[url] = msgspec.structs.replace(self.pages[url], doc_id=doc_ids[key])
+        self.branch = result.branch or self.branch
+        self.pending = result.pending or self.pending

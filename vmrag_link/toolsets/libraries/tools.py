@@ -18,7 +18,7 @@ from vmrag_link.toolsets.libraries.ingest import (
     Ingested,
     all_libraries,
     check_library,
-    find_held,
+    find_by_source,
     find_library,
     ingest_sources,
     open_converter,
@@ -41,7 +41,7 @@ from vmrag_mcp.registry import tool
 from vmrag_mcp.results import ToolAnswer, ToolResult
 
 
-def file(
+def ingest_path(
     ws: Workspace, name: str, path: str, *, agreed: Collection[str] = (), metadata: Mapping[str, Any] | None = None
 ) -> WriteResult[Ingested]:
     """Import a file into the library of this name. `agreed` is as in `refuse_ignored`.
@@ -49,11 +49,11 @@ def file(
     Raises `AccessDenied` for a file that git ignores, and the errors of `find_file`, `read_file`
     and `ingest_sources`.
     """
-    path_found = named_files.find_file(ws, path)
+    file = named_files.find_file(ws, path)
     command = f"vmrag import {quoted(path)} --library {quoted(name)}"
     hint = f"ask the user to run '{command}'"
-    refuse_ignored(ws.places, path_found, hint=hint, accepted=agreed, may_ask=True)
-    return _ingest_one(ws, name, named_files.read_file(ws, path_found), metadata)
+    refuse_ignored(ws.places, file, hint=hint, accepted=agreed, may_ask=True)
+    return _ingest_one(ws, name, named_files.read_file(ws, file), metadata)
 
 
 def ingest_page(
@@ -65,10 +65,10 @@ def ingest_page(
     and `ingest_sources`.
     """
     check_library(name, metadata)
-    key = pages.key_of(url)
     at = writing.require_writable(ws).at
     find_library(ws, at, name)
-    return _ingest_one(ws, name, pages.read_page(ws, url, find_held(ws, at, name, key), admit), metadata)
+    before = find_by_source(ws, at, name, pages.key_of(url))
+    return _ingest_one(ws, name, pages.read_page(ws, url, before, admit), metadata)
 
 
 def _ingest_one(
@@ -109,7 +109,7 @@ def ingest_file(
     its document. dolt_commit makes a revision of it.
     """
     stores.require_stored(call.ws, library)
-    return _build_result(call, file(call.ws, library, path, agreed=call.agreed, metadata=metadata))
+    return _build_result(call, ingest_path(call.ws, library, path, agreed=call.agreed, metadata=metadata))
 
 
 @tool("WNO", idempotent=True)
@@ -146,7 +146,7 @@ def _build_result(call: Call, result: WriteResult[Ingested]) -> IngestResult:
     call.warn_pending(result.pending)
     document = result.report.document
     source = named_files.shown_source(call.ws, document)
-    said = {
+    messages = {
         "indexed": f"{document.title!r} is in library {document.collection!r} now{call.format_tail('dolt_commit keeps it')}.",
         "replaced": f"{document.title!r} in library {document.collection!r} is replaced{call.format_tail('dolt_commit keeps it')}.",
         "skipped": f"{document.title!r} is in library {document.collection!r} already, as it is.",
@@ -157,7 +157,7 @@ def _build_result(call: Call, result: WriteResult[Ingested]) -> IngestResult:
         source=source,
         library=document.collection,
         chunk_count=len(chunks_of(call.ws, result.report.collection, document)),
-        message=said[result.report.status],
+        message=messages[result.report.status],
     )
 
 
@@ -185,7 +185,7 @@ def list_documents(
     table: Annotated[str | None, Given(f"{', '.join(TABLES)} instead of libraries")] = None,
 ) -> ToolAnswer[DocumentList]:
     """List the documents of libraries, newest first."""
-    page = call.accept_read(list_held(call.ws, library, limit=limit, offset=offset, table=table))
+    page = call.accept_read(list_library_documents(call.ws, library, limit=limit, offset=offset, table=table))
     return ToolAnswer(page, message=f"{page.count} of {page.total} documents.")
 
 
@@ -237,7 +237,7 @@ class LibraryList(Record, frozen=True):
     libraries: list[LibrarySize]
 
 
-def list_held(
+def list_library_documents(
     ws: Workspace, name: str | None, *, limit: int, offset: int, table: str | None = None
 ) -> tuple[DocumentList, AnswerOrigin]:
     """Return the documents of one library or of all, newest first; none for an unknown library.
@@ -252,11 +252,11 @@ def list_held(
             for collection in ws.engine.list_collections(at)
             if name in (None, collection.name) and (only is not None or collection.kind == LIBRARY)
         ]
-        # Their texts go as they come: only those of the page are kept.
+        # Only keys are collected, because all texts together can be larger than the memory.
         entries = [
             (document.created_at, document.key)
-            for one in names
-            for document in ws.engine.read_documents(at, collection=one, table=only)
+            for collection_name in names
+            for document in ws.engine.read_documents(at, collection=collection_name, table=only)
         ]
         entries.sort(key=lambda entry: entry[1])
         entries.sort(key=lambda entry: entry[0], reverse=True)
@@ -284,8 +284,8 @@ def library_sizes(ws: Workspace) -> tuple[LibraryList, AnswerOrigin]:
     return _read_with_index(ws, count_sizes)
 
 
-def _read_with_index(ws: Workspace, look: Callable[[At, Chunks], T]) -> tuple[T, AnswerOrigin]:
-    """Return what `look` reads from the documents and their index.
+def _read_with_index(ws: Workspace, read: Callable[[At, Chunks], T]) -> tuple[T, AnswerOrigin]:
+    """Return the result of `read` for the documents and the chunks of their index.
 
     If the index cannot be updated because a model is missing, its current content is used.
     """
@@ -293,16 +293,16 @@ def _read_with_index(ws: Workspace, look: Callable[[At, Chunks], T]) -> tuple[T,
         return read_consistently(
             ws,
             lambda: ws.reader.read(
-                lambda view: (look(view.at, count_chunks_by_document(view.folder)), find_view_origin(ws, view))
+                lambda view: (read(view.at, count_chunks_by_document(view.folder)), find_view_origin(ws, view))
             ),
         )
     except (EmbeddingError, IndexExtraMissing):
-        return read_consistently(ws, lambda: _read_without_index(ws, look), index=False)
+        return read_consistently(ws, lambda: _read_without_index(ws, read), index=False)
 
 
-def _read_without_index(ws: Workspace, look: Callable[[At, Chunks], T]) -> tuple[T, AnswerOrigin]:
+def _read_without_index(ws: Workspace, read: Callable[[At, Chunks], T]) -> tuple[T, AnswerOrigin]:
     origin = find_origin(ws)
-    return look(origin.at, read_held_now(ws, ws.reader.read_moment()).chunks), origin
+    return read(origin.at, read_held_now(ws, ws.reader.read_moment()).chunks), origin
 
 
 def _build_listed(ws: Workspace, document: Document, chunks: int) -> ListedDocument:

@@ -36,7 +36,7 @@ class Deadline:
 
 Address = IPv4Address | IPv6Address
 
-# The registries of IANA, written out: `is_global` of Python says other things before 3.11.10.
+# The registries of IANA. `is_global` of Python differs from them before 3.11.10.
 _SPECIAL_IPV4 = tuple(
     ipaddress.IPv4Network(text)
     for text in (
@@ -69,7 +69,7 @@ _SPECIAL_IPV6 = tuple(
 )
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _LOCAL_NAMES = (".localhost", ".local", ".internal", ".intranet", ".lan", ".home.arpa")
-_A_PRIVATE_ONE = IPv4Address("10.0.0.1")
+_SAMPLE_PRIVATE_ADDRESS = IPv4Address("10.0.0.1")
 
 
 def is_public(address: Address) -> bool:
@@ -122,7 +122,8 @@ class Resolver(Record, frozen=True):
 
     def check_address(self, host: str) -> None:
         """Check a host that is an address and needs no resolver. Raises `AccessDenied`."""
-        if address := hosts.parse_address(host):
+        address = hosts.parse_address(host)
+        if address:
             self._require_permitted(host, address)
 
     def _require_permitted(self, host: str, address: Address) -> None:
@@ -135,9 +136,8 @@ class Resolver(Record, frozen=True):
         If this machine cannot resolve the name, the proxy decides. Raises `AccessDenied` and
         `TimeoutError`.
         """
-        local = "." not in host and ":" not in host
-        local = local or host.endswith(_LOCAL_NAMES)
-        if local and host not in self.private_hosts and not self.permits(_A_PRIVATE_ONE):
+        is_local = ("." not in host and ":" not in host) or host.endswith(_LOCAL_NAMES)
+        if is_local and host not in self.private_hosts and not self.permits(_SAMPLE_PRIVATE_ADDRESS):
             raise self._build_denied(host, "is a name in one")
         try:
             self.resolve_host(host, deadline)
@@ -180,6 +180,7 @@ class FetchLimits(Record, frozen=True):
 
 
 def limits_of(settings: IngestSettings, admit: Callable[[PageUrl], None]) -> FetchLimits:
+    """Return the limits of the settings."""
     resolver = Resolver(private_hosts=private_hosts(settings.allow_private_urls))
     return FetchLimits(settings.max_bytes, settings.timeout_s, resolver, admit)
 

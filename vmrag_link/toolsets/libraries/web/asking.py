@@ -1,8 +1,8 @@
-"""One request and its answer, over httpcore: to addresses that were checked, by the machine's own
-certificates and proxies, and within one limit of time.
+"""Send one request over httpcore: to checked addresses, with the certificates and proxies of this
+machine, and within one limit of time.
 
-httpcore gives the reading of HTTP and a documented place to put one's own network in; httpx and
-urllib3 decompress what they get without a limit, and open sockets by names.
+httpcore lets us replace the network, so we connect to the checked addresses. httpx and urllib3
+decompress answers without a limit, and resolve names themselves.
 
 The proxy is the one that the environment names for a URL, as other programs of this machine use it.
 It resolves names by itself, so vmrag cannot check where a name leads behind it. It is still
@@ -29,7 +29,7 @@ from vmrag_link.errors import FetchFailed, quoted, shortened
 from vmrag_link.http_body import GZIP, BodyDamaged, BodyTooLarge, gunzip, read_body
 from vmrag_link.models import Record
 from vmrag_link.terminal_text import escape_line
-from vmrag_link.toolsets.libraries.web import urls as read
+from vmrag_link.toolsets.libraries.web import urls
 from vmrag_link.toolsets.libraries.web.addresses import Deadline, FetchLimits, Resolver, is_anything
 from vmrag_link.toolsets.libraries.web.urls import PORTS, PageUrl, shown_url
 
@@ -47,9 +47,10 @@ def proxy_for(url: PageUrl) -> httpcore.Proxy | None:
         return None
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
-        host, port = parts.hostname, parts.port
+        host = parts.hostname
+        port = parts.port
     except ValueError:
-        host, port = None, None
+        host = port = None
     if not host or parts.scheme not in ("http", "https"):
         raise FetchFailed(
             f"cannot use the proxy {shown_url(text)} of the environment for {url}: it is not an http:// or https:// proxy.",
@@ -132,7 +133,7 @@ _COMPLETE = (200, 203)
 
 _AGAIN = "try it in a browser, and try again later if it works there"
 _HEADERS = {
-    "User-Agent": read.USER_AGENT,
+    "User-Agent": urls.USER_AGENT,
     "Accept": "text/markdown, text/html, application/xhtml+xml, text/plain;q=0.9, */*;q=0.8",
     "Accept-Encoding": "gzip",
     "Connection": "close",
@@ -161,7 +162,7 @@ def send_request(page: PageUrl, conditions: dict[str, str], limits: FetchLimits,
     """
     try:
         with _open_pool(page, limits.resolver, deadline) as pool, _open_stream(pool, page, conditions) as response:
-            headers = read.collect_headers(response.headers)
+            headers = urls.collect_headers(response.headers)
             body = _read_body(response, headers, limits.max_bytes) if response.status in _COMPLETE else b""
             return Response(response.status, headers, body)
     except (TimeoutError, httpcore.TimeoutException) as error:
@@ -223,12 +224,12 @@ def _read_body(response: httpcore.Response, headers: dict[str, str], max_bytes: 
     return body
 
 
-_NUMBERED = re.compile(r"^\[Errno -?\d+\] ")
+_ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 """The begin of Python's messages for errors of the system."""
 
 
 def _build_unreachable(page: PageUrl, error: Exception) -> FetchFailed:
-    reason = shortened(escape_line(_NUMBERED.sub("", str(error)) or type(error).__name__))
+    reason = shortened(escape_line(_ERROR_NUMBER.sub("", str(error)) or type(error).__name__))
     hint = _AGAIN
     if "CERTIFICATE_VERIFY_FAILED" in reason:
         reason = "its certificate has no signature that this machine trusts, or belongs to another host"

@@ -1,4 +1,8 @@
-"""Fetch a page, from checked addresses only, and within limits of size, time and redirections."""
+"""Fetch a page, from checked addresses only, and within limits of size, time and redirections.
+
+This module follows redirections, and checks each target like the first URL. `asking` sends the
+single requests, and needs packages that the base installation leaves out.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,14 @@ from typing import TYPE_CHECKING
 from vmrag_link import extras
 from vmrag_link.errors import AccessDenied, FetchFailed, RemoteNotTrusted, UsageInvalid
 from vmrag_link.models import Record
-from vmrag_link.toolsets.libraries.web import urls as read
+from vmrag_link.toolsets.libraries.web import urls
 from vmrag_link.toolsets.libraries.web.addresses import Deadline, FetchLimits
 from vmrag_link.toolsets.libraries.web.urls import PageUrl, next_url, parse_url
 
 if TYPE_CHECKING:
     from vmrag_link.toolsets.libraries.web.asking import Response
 
-MOST_REDIRECTS = 5
+MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 _NOT_MODIFIED = 304
 _LOGIN = (401, 403)
@@ -47,12 +51,13 @@ def fetch_page(url: str, *, limits: FetchLimits, etag: str = "", last_modified: 
     redirections, `AccessDenied` for a private address, `FetchFailed`, and `IndexExtraMissing`
     without httpcore.
     """
-    first = page = parse_url(url)
-    conditions = read.build_conditions(etag, last_modified)
+    first = parse_url(url)
+    page = first
+    conditions = urls.build_conditions(etag, last_modified)
     deadline = Deadline(limits.timeout_s)
-    for _ in range(MOST_REDIRECTS + 1):
+    for _ in range(MAX_REDIRECTS + 1):
         try:
-            limits.resolver.check_address(page.host)  # a yes of the person would not help
+            limits.resolver.check_address(page.host)  # first, because consent to the host would not help
             limits.admit(page)
             answer = _send_checked(page, conditions, limits, deadline)
         except (AccessDenied, RemoteNotTrusted) as denied:
@@ -66,7 +71,7 @@ def fetch_page(url: str, *, limits: FetchLimits, etag: str = "", last_modified: 
                 return _build_unchanged(page, answer, etag, last_modified)
             return _build_page(page, answer)
         page = _follow_redirection(page, location)
-    raise FetchFailed(f"{first} redirects more than {MOST_REDIRECTS} times.", hint=_AS_IN_A_BROWSER, url=first.text)
+    raise FetchFailed(f"{first} redirects more than {MAX_REDIRECTS} times.", hint=_AS_IN_A_BROWSER, url=first.text)
 
 
 def _send_checked(page: PageUrl, conditions: dict[str, str], limits: FetchLimits, deadline: Deadline) -> Response:
@@ -95,8 +100,8 @@ def _build_unchanged(page: PageUrl, answer: Response, etag: str, last_modified: 
     return Fetched(
         page.text,
         unchanged=True,
-        etag=read.etag_of(answer.headers) or etag,
-        last_modified=read.last_modified_of(answer.headers) or last_modified,
+        etag=urls.etag_of(answer.headers) or etag,
+        last_modified=urls.last_modified_of(answer.headers) or last_modified,
     )
 
 
@@ -107,10 +112,10 @@ def _build_page(page: PageUrl, answer: Response) -> Fetched:
     return Fetched(
         page.text,
         data=answer.body,
-        media_type=read.media_type_of(answer.headers),
-        charset=read.charset_of(answer.headers, answer.body),
-        etag=read.etag_of(answer.headers),
-        last_modified=read.last_modified_of(answer.headers),
+        media_type=urls.media_type_of(answer.headers),
+        charset=urls.charset_of(answer.headers, answer.body),
+        etag=urls.etag_of(answer.headers),
+        last_modified=urls.last_modified_of(answer.headers),
     )
 
 
@@ -119,7 +124,7 @@ def _build_refusal(page: PageUrl, answer: Response) -> FetchFailed:
         phrase = f"{answer.status} {http.HTTPStatus(answer.status).phrase}"
     except ValueError:
         phrase = str(answer.status)
-    wait = read.retry_after_of(answer.headers)
+    wait = urls.retry_after_of(answer.headers)
     if answer.status in _LOGIN:
         hint = "save it in a browser and import the file if it needs a login"
     elif answer.status in _GONE:

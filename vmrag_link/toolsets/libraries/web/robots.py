@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from protego import Protego
 
 
-LONGEST_DELAY = 30.0
+MAX_DELAY_SECONDS = 30.0
 """Maximum pause between two pages, in seconds, if a site asks for more."""
 
-_MOST_BYTES = 512_000
+_MAX_ROBOTS_BYTES = 512_000
 _CLIENT_ERRORS = range(400, 500)
 
 
@@ -28,7 +28,7 @@ class Robots:
     """The robots.txt files of all contacted hosts. Each is fetched once."""
 
     def __init__(self, limits: FetchLimits) -> None:
-        self._limits = msgspec.structs.replace(limits, max_bytes=_MOST_BYTES)
+        self._limits = msgspec.structs.replace(limits, max_bytes=_MAX_ROBOTS_BYTES)
         self._rules: dict[tuple[str, str, int], Protego | VmragError] = {}
 
     def allows_page(self, page: PageUrl) -> bool:
@@ -40,7 +40,7 @@ class Robots:
 
         Raises `FetchFailed` and `AccessDenied`.
         """
-        return min(self._find_rules(page).crawl_delay(ROBOT) or 0.0, LONGEST_DELAY)
+        return min(self._find_rules(page).crawl_delay(ROBOT) or 0.0, MAX_DELAY_SECONDS)
 
     def list_sitemaps(self, page: PageUrl) -> list[str]:
         """Return the sitemaps that the host of a page names, unchecked.
@@ -87,6 +87,7 @@ class Pace:
     def __init__(self, delay: Callable[[PageUrl], float]) -> None:
         self._delay = delay
         self._next: dict[str, float] = {}
+        """The time of the next request by host (`time.monotonic`)."""
 
     def wait_turn(self, page: PageUrl) -> None:
         """Wait until the host can be contacted again. Raises the errors of `delay`."""

@@ -1,6 +1,7 @@
 """The pages that a sitemap names (https://www.sitemaps.org/protocol.html).
 
-A sitemap file is XML, or has one URL per line. It can be compressed by gzip.
+A sitemap file is XML, or has one URL per line. It can be compressed by gzip, and can name further
+sitemaps instead of pages. Everything is limited, because a site can send any file.
 """
 
 from __future__ import annotations
@@ -16,14 +17,28 @@ from vmrag_link.terminal_text import escape_line
 from vmrag_link.toolsets.libraries.web.addresses import FetchLimits
 from vmrag_link.toolsets.libraries.web.fetching import Fetched, fetch_page
 from vmrag_link.toolsets.libraries.web.robots import Robots
-from vmrag_link.toolsets.libraries.web.urls import LONGEST, PageUrl, parse_url, shown_url
+from vmrag_link.toolsets.libraries.web.urls import MAX_URL_CHARS, PageUrl, parse_url, shown_url
 
-MOST_PAGES = 1000
+MAX_PAGES = 1000
 """Default maximum number of pages."""
 
-MOST_SITEMAPS = 100
-MOST_LEVELS = 3
+MAX_SITEMAPS = 100
+MAX_LEVELS = 3
 """Maximum nesting of sitemaps. The protocol has two levels."""
+
+MAX_LOCATIONS = 50_000
+"""The protocol's maximum number of locations in a file. Further locations are only counted."""
+
+_MAX_ELEMENTS = 1_000_000
+"""Maximum number of elements of any name: twenty for each location. More could take minutes, from a
+few compressed kilobytes.
+"""
+
+_MAX_DEPTH = 100
+"""Maximum depth of elements. A parser keeps each open element in memory."""
+
+_CONTAINERS = {"urlset": "url", "sitemapindex": "sitemap"}
+"""The root elements of a file, each with the element around a location."""
 
 
 class Sitemap(Record, frozen=True):
@@ -44,18 +59,13 @@ class Sitemap(Record, frozen=True):
     delay_s: float = 0.0
 
 
-def urls(url: str, *, limits: FetchLimits, max_pages: int = MOST_PAGES) -> Sitemap:
+def list_pages(url: str, *, limits: FetchLimits, max_pages: int = MAX_PAGES) -> Sitemap:
     """Return the pages that a sitemap names, including the pages of nested sitemaps.
 
     Raises the errors of `fetch_page` for that sitemap and for robots.txt, and `FetchFailed` if the
     file is not a sitemap.
     """
-    page = fetch_page(url, limits=limits)
-    first = parse_url(url)
-    walk = _Walk(limits, max_pages, first, parse_url(page.url))
-    walk.take_first(first, page)
-    walk.read_further()
-    return walk.build_result()
+    return _Walk(limits, max_pages).list_pages(parse_url(url), fetch_page(url, limits=limits))
 
 
 class _Walk:
@@ -64,22 +74,27 @@ class _Walk:
     They can name pages of the first sitemap's host and of the host that it redirects to.
     """
 
-    def __init__(self, limits: FetchLimits, max_pages: int, *first: PageUrl) -> None:
+    def __init__(self, limits: FetchLimits, max_pages: int) -> None:
         self._limits = limits
-        self._most = max_pages
-        self._hosts = {page.site for page in first}
-        self._known = {page.text for page in first}
+        self._max_pages = max_pages
+        self._hosts: set[str] = set()
+        self._seen_urls: set[str] = set()
         self._robots = Robots(limits)
         self._waiting: deque[tuple[PageUrl, int]] = deque()
+        """Sitemaps to read, with their levels."""
         self._pages: list[str] = []
         self._elsewhere = self._disallowed = self._invalid = self._more = 0
         self._failures: list[str] = []
-        self._looked_at = 0
+        self._location_count = 0
         self._delay = 0.0
 
-    def take_first(self, sitemap: PageUrl, page: Fetched) -> None:
+    def list_pages(self, sitemap: PageUrl, fetched: Fetched) -> Sitemap:
+        """Return the pages of a sitemap and of all sitemaps that it names."""
+        for url in (sitemap, parse_url(fetched.url)):
+            self._hosts.add(url.site)
+            self._seen_urls.add(url.text)
         try:
-            self._take_location(read_sitemap(page.data, self._limits.max_bytes), level=1)
+            self._add_locations(read_sitemap(fetched.data, self._limits.max_bytes), level=1)
         except NotASitemap as error:
             named = self._robots.list_sitemaps(sitemap)
             raise FetchFailed(
@@ -89,45 +104,53 @@ class _Walk:
                 else f"name the pages instead, because {sitemap.site} names no sitemap in its robots.txt",
                 url=sitemap.text,
             ) from error
-
-    def read_further(self) -> None:
-        for _ in range(MOST_SITEMAPS - 1):
-            if not self._waiting or len(self._pages) == self._most:
+        for _ in range(MAX_SITEMAPS - 1):
+            if not self._waiting or len(self._pages) == self._max_pages:
                 break
-            sitemap, level = self._waiting.popleft()
-            try:
-                page = fetch_page(sitemap.text, limits=self._limits)
-                self._take_location(read_sitemap(page.data, self._limits.max_bytes), level)
-            except FetchFailed as error:
-                self._failures.append(error.message)
-            except NotASitemap as error:
-                self._failures.append(_describe_failure(sitemap, error))
-        self._more += len(self._waiting)
+            self._read_nested(*self._waiting.popleft())
+        return Sitemap(
+            pages=self._pages,
+            elsewhere=self._elsewhere,
+            disallowed=self._disallowed,
+            invalid=self._invalid,
+            more=self._more + len(self._waiting),
+            failures=tuple(self._failures),
+            delay_s=self._delay,
+        )
 
-    def _take_location(self, file: SitemapFile, level: int) -> None:
-        room = max(0, MOST_LOCATIONS - self._looked_at)
+    def _read_nested(self, sitemap: PageUrl, level: int) -> None:
+        try:
+            page = fetch_page(sitemap.text, limits=self._limits)
+            self._add_locations(read_sitemap(page.data, self._limits.max_bytes), level)
+        except FetchFailed as error:
+            self._failures.append(error.message)
+        except NotASitemap as error:
+            self._failures.append(_describe_failure(sitemap, error))
+
+    def _add_locations(self, file: SitemapFile, level: int) -> None:
+        room = max(0, MAX_LOCATIONS - self._location_count)
         self._more += file.more + len(file.locations[room:])
-        self._looked_at += len(file.locations)
+        self._location_count += len(file.locations)
         for location in file.locations[:room]:
             try:
                 url = parse_url(location)
             except UsageInvalid:
                 self._invalid += 1
                 continue
-            if url.text in self._known:
+            if url.text in self._seen_urls:
                 continue
-            self._known.add(url.text)
+            self._seen_urls.add(url.text)
             if url.site not in self._hosts:
                 self._elsewhere += 1
             elif not file.index:
-                self._take_page(url)
-            elif level < MOST_LEVELS:
+                self._add_page(url)
+            elif level < MAX_LEVELS:
                 self._waiting.append((url, level + 1))
             else:
                 self._more += 1
 
-    def _take_page(self, url: PageUrl) -> None:
-        if len(self._pages) == self._most:
+    def _add_page(self, url: PageUrl) -> None:
+        if len(self._pages) == self._max_pages:
             self._more += 1
         elif not self._robots.allows_page(url):
             self._disallowed += 1
@@ -135,34 +158,9 @@ class _Walk:
             self._pages.append(url.text)
             self._delay = max(self._delay, self._robots.find_delay(url))
 
-    def build_result(self) -> Sitemap:
-        return Sitemap(
-            pages=self._pages,
-            elsewhere=self._elsewhere,
-            disallowed=self._disallowed,
-            invalid=self._invalid,
-            more=self._more,
-            failures=tuple(self._failures),
-            delay_s=self._delay,
-        )
-
 
 def _describe_failure(sitemap: PageUrl, error: NotASitemap) -> str:
     return f"{sitemap} is not a sitemap: it {escape_line(str(error))}."
-
-
-MOST_LOCATIONS = 50_000
-"""The protocol's maximum number of locations in a file. Further locations are only counted."""
-
-_MOST_ELEMENTS = 1_000_000
-"""Maximum number of elements of any name: twenty for each location. More could take minutes, from a
-few compressed kilobytes.
-"""
-
-_MOST_LEVELS = 100
-"""Maximum depth of elements. A parser keeps each open element in memory."""
-
-_CONTAINERS = {"urlset": "url", "sitemapindex": "sitemap"}
 
 
 class NotASitemap(Exception):
@@ -180,19 +178,19 @@ class SitemapFile(Record, frozen=True):
     more: int = 0
 
 
-def read_sitemap(data: bytes, most_bytes: int) -> SitemapFile:
+def read_sitemap(data: bytes, max_bytes: int) -> SitemapFile:
     """Parse a file of a sitemap. Raises `NotASitemap`."""
     if data.startswith(GZIP_BEGINS):
         try:
-            data = gunzip(data, most_bytes)
+            data = gunzip(data, max_bytes)
         except BodyDamaged:
             raise NotASitemap("is packed, and cannot be unpacked") from None
         except BodyTooLarge:
-            raise NotASitemap(f"has more than {most_bytes:,} bytes unpacked") from None
+            raise NotASitemap(f"has more than {max_bytes:,} bytes unpacked") from None
     if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"http://", b"https://")):
         return _Xml().parse_file(data)
     lines = [line.strip() for line in data.decode("utf-8-sig", errors="replace").splitlines() if line.strip()]
-    return SitemapFile(lines[:MOST_LOCATIONS], more=max(0, len(lines) - MOST_LOCATIONS))
+    return SitemapFile(lines[:MAX_LOCATIONS], more=max(0, len(lines) - MAX_LOCATIONS))
 
 
 class _Xml:
@@ -200,10 +198,11 @@ class _Xml:
 
     def __init__(self) -> None:
         self._path: list[str] = []
+        """Names of the three outermost open elements."""
         self._depth = self._elements = 0
         self._text: list[str] = []
         self._length = 0
-        self._found: list[str] = []
+        self._locations: list[str] = []
         self._more = 0
 
     def parse_file(self, data: bytes) -> SitemapFile:
@@ -219,32 +218,33 @@ class _Xml:
             raise NotASitemap(f"is not XML: {expat.ErrorString(error.code)}, line {error.lineno}") from error
         except (LookupError, ValueError) as error:
             raise NotASitemap("is in an encoding that XML readers need not know") from error
-        return SitemapFile(self._found, self._path[0] == "sitemapindex", self._more)
+        return SitemapFile(self._locations, self._path[0] == "sitemapindex", self._more)
 
     def _start_element(self, name: str, _attributes: dict[str, str]) -> None:
         self._depth += 1
         self._elements += 1
-        if self._depth > _MOST_LEVELS:
-            raise NotASitemap(f"nests its elements deeper than {_MOST_LEVELS} levels")
-        if self._elements > _MOST_ELEMENTS:
-            raise NotASitemap(f"has more than {_MOST_ELEMENTS:,} elements")
+        if self._depth > _MAX_DEPTH:
+            raise NotASitemap(f"nests its elements deeper than {_MAX_DEPTH} levels")
+        if self._elements > _MAX_ELEMENTS:
+            raise NotASitemap(f"has more than {_MAX_ELEMENTS:,} elements")
         del self._path[self._depth - 1 :]
         if self._depth <= len(("urlset", "url", "loc")):
             self._path.append(name.rpartition(" ")[2])
         if self._depth == 1 and self._path[0] not in _CONTAINERS:
             raise NotASitemap(f"begins with <{self._path[0][:40]}> instead of <urlset> or <sitemapindex>")
-        self._text, self._length = [], 0
+        self._text = []
+        self._length = 0
 
     def _add_characters(self, text: str) -> None:
-        if self._length <= LONGEST:
+        if self._length <= MAX_URL_CHARS:
             self._text.append(text)
             self._length += len(text)
 
     def _end_element(self, _name: str) -> None:
         root = self._path[0]
         if self._depth == len(self._path) and self._path[1:] == [_CONTAINERS[root], "loc"]:
-            if len(self._found) < MOST_LOCATIONS:
-                self._found.append("".join(self._text).strip())
+            if len(self._locations) < MAX_LOCATIONS:
+                self._locations.append("".join(self._text).strip())
             else:
                 self._more += 1
         self._depth -= 1

@@ -18,10 +18,10 @@ from vmrag_link.terminal_text import escape_controls
 PORTS = {"http": 80, "https": 443}
 """The supported schemes and their default ports."""
 
-LONGEST = 8000
+MAX_URL_CHARS = 8000
 """Maximum number of characters of a URL, as in most servers."""
 
-_KEPT = "/:?#[]@!$&'()*+,;=%-._~"
+_UNQUOTED = "/:?#[]@!$&'()*+,;=%-._~"
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")  # a label ends at a dot: there is one way to try
 _USERINFO = re.compile(r"(?s)^((?:[A-Za-z][A-Za-z0-9+.-]*:)?//)?.*@")
@@ -63,13 +63,14 @@ class PageUrl(Record, frozen=True):
 def parse_url(text: str) -> PageUrl:
     """Parse an http or https URL. Raises `UsageInvalid`, whose message shows no credentials."""
     stripped = text.strip()
-    if len(stripped) > LONGEST:
-        raise _build_invalid(stripped, f"is longer than {LONGEST} characters")
+    if len(stripped) > MAX_URL_CHARS:
+        raise _build_invalid(stripped, f"is longer than {MAX_URL_CHARS} characters")
     if not stripped.isprintable() or " " in stripped or "\\" in stripped:
         raise _build_invalid(stripped, "holds blanks, backslashes or control characters")
     try:
         parts = urlsplit(stripped)
-        host, port = parts.hostname or "", parts.port
+        host = parts.hostname or ""
+        port = parts.port
     except ValueError:
         raise _build_invalid(stripped, "is not a URL") from None
     scheme = parts.scheme.lower()
@@ -77,7 +78,9 @@ def parse_url(text: str) -> PageUrl:
         raise _build_invalid(stripped, "is not an http:// or https:// URL")
     if port == 0:
         raise _build_invalid(stripped, "has an invalid port")
-    target = quote(parts.path or "/", safe=_KEPT) + (f"?{quote(parts.query, safe=_KEPT)}" if parts.query else "")
+    target = quote(parts.path or "/", safe=_UNQUOTED)
+    if parts.query:
+        target += f"?{quote(parts.query, safe=_UNQUOTED)}"
     return PageUrl(
         scheme=scheme,
         host=_encode_host(host, stripped),
@@ -178,7 +181,8 @@ def build_conditions(etag: str, last_modified: str) -> dict[str, str]:
     headers = {}
     if _ETAG.fullmatch(etag):
         headers["If-None-Match"] = etag
-    if since := _http_date(last_modified):
+    since = _http_date(last_modified)
+    if since:
         headers["If-Modified-Since"] = since
     return headers
 
@@ -229,6 +233,7 @@ def retry_after_of(headers: Mapping[str, str]) -> int | None:
 
 
 def _http_date(iso: str) -> str:
+    """Return a time in ISO 8601 as a header has it; empty if it is invalid."""
     try:
         return format_datetime(dt.datetime.strptime(iso, _ISO).replace(tzinfo=dt.UTC), usegmt=True)
     except ValueError:
