@@ -109,7 +109,7 @@ def serving(sent: Callable[[], Sent]) -> Iterator[str]:
 def ask_a_model(url: str) -> str:
     settings = LlmSettings(provider="openai", model="m", base_url=url, timeout_s=SECONDS)
     with pytest.raises(ChatFailed) as failed:
-        ChatModel(settings, keyed=False).request_answer([Message("user", "hello")])
+        ChatModel(settings, sends_key=False).request_answer([Message("user", "hello")])
     return failed.value.reason
 
 

@@ -16,10 +16,10 @@ from vmrag_link.conversion import front_matter
 from vmrag_link.embedding.registry import HashModel
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Document, encode_canonical_json
-from vmrag_link.toolsets.compounding import answer, doc_types, project, retrieval
-from vmrag_link.toolsets.compounding.changes import NotEditable, with_key
+from vmrag_link.toolsets.compounding import doc_types, project, retrieval, sentences
 from vmrag_link.toolsets.compounding.doc_types import BUILT_IN, DocType, SchemaUnusable
-from vmrag_link.toolsets.compounding.folder import MOST_FILES, Patterns, scan_folder
+from vmrag_link.toolsets.compounding.folder import MAX_FILES, Patterns, scan_folder
+from vmrag_link.toolsets.compounding.promote import NotEditable, with_key
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_folder_is_scanned_without_following_links(tmp_path: Path) -> None:
         ("x\\ny.md", "its path has control characters"),
     ]
     assert scan_folder(tmp_path / "absent", Patterns(), lambda _: set()).stamps == {}
-    assert MOST_FILES > 1000
+    assert MAX_FILES > 1000
 
 
 # -- front matter ----------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ echo "The battery froze in a program."
 
 
 def test_sentences_are_pieces_of_the_text_and_never_of_code() -> None:
-    result = [*answer.split_sentences(PROSE)]
+    result = [*sentences.split_sentences(PROSE)]
     assert [passage.text for passage in result] == [
         "The gauge reported nothing in January\nbecause its battery froze.",
         "A third sentence says nothing about it!",
@@ -295,13 +295,13 @@ def test_sentences_are_pieces_of_the_text_and_never_of_code() -> None:
         "The second item speaks of frozen batteries.",
     ]
     assert all(PROSE[passage.start :].startswith(passage.text) for passage in result)
-    assert answer.find_nearest_sentences(HashModel(), "why did the battery freeze", PROSE)[0] in PROSE
-    assert answer.find_nearest_sentences(HashModel(), "anything", "# Only a heading\n") == []
+    assert sentences.find_nearest_sentences(HashModel(), "why did the battery freeze", PROSE)[0] in PROSE
+    assert sentences.find_nearest_sentences(HashModel(), "anything", "# Only a heading\n") == []
 
 
 @given(st.text(alphabet="ab. !\n#`-*|", max_size=300))
 def test_every_sentence_is_part_of_the_text(text: str) -> None:
     assert all(
         text[sentence.start : sentence.start + len(sentence.text)] == sentence.text
-        for sentence in answer.split_sentences(text)
+        for sentence in sentences.split_sentences(text)
     )

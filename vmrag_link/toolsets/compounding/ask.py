@@ -126,14 +126,13 @@ def build_report(answered: Answered, *notes: str) -> AskReport:
         for number, document in enumerate(answered.result.documents, start=1)
     ]
     origin = answered.result.origin
-    said = [*origin.notes, answered.answer.failure, *notes]
     return AskReport(
         answer=answered.answer.text,
         synthesis=answered.answer.synthesis,
         model=answered.answer.model,
         sources=sources,
         kb=origin.kb,
-        notes=[*filter(None, said)],
+        notes=[*filter(None, [*origin.notes, answered.answer.failure, *notes])],
     )
 
 
@@ -162,8 +161,8 @@ def _build_answered(ws: Workspace, query: str, result: Found, linked: Sequence[P
     ]
     files = [source.file for source in sources if source.file]
     refused = f"Files of the repository are sent to no language model: {first_of(files, 3)}." if files else ""
-    chat, model = chat_model(ws), ws.models.load_for(result.collection)
-    return Answered(answer.compose_answer(query, passages, linked, model, chat, refused=refused), result)
+    model = ws.models.load_for(result.collection)
+    return Answered(answer.compose_answer(query, passages, linked, model, chat_model(ws), refused=refused), result)
 
 
 def chat_model(ws: Workspace) -> ChatModel | None:
@@ -178,7 +177,7 @@ def chat_model(ws: Workspace) -> ChatModel | None:
     if settings.provider == "none" or env.forbids_services():
         return None
     variable = settings.api_key_env if "llm.api_key_env" in loaded.machine else ""
-    return ChatModel(settings, keyed="llm.base_url" in loaded.machine, key_variable=variable)
+    return ChatModel(settings, sends_key="llm.base_url" in loaded.machine, key_variable=variable)
 
 
 class FilePlace(Record, frozen=True):

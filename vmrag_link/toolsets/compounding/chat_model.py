@@ -48,7 +48,7 @@ class LlmSettings(Record, frozen=True):
     ] = 60
 
 
-MOST_CHARACTERS = 100_000
+MAX_ANSWER_CHARS = 100_000
 """Maximum number of characters of an answer."""
 
 
@@ -123,16 +123,16 @@ PROVIDERS = {
 class ChatModel:
     """A model of trusted settings.
 
-    With `keyed`, the key may be sent to an address in the settings. `key_variable` is the variable
-    of the key, if it is not the provider's default.
+    With `sends_key`, the key may be sent to an address in the settings. `key_variable` is the
+    variable of the key, if it is not the provider's default.
     """
 
-    def __init__(self, settings: LlmSettings, *, keyed: bool, key_variable: str = "") -> None:
+    def __init__(self, settings: LlmSettings, *, sends_key: bool, key_variable: str = "") -> None:
         self._provider = PROVIDERS[settings.provider]
         self._settings = settings
         self._base = settings.base_url or self._provider.url
         self._variable = key_variable or self._provider.key
-        self._keyed = (keyed or not settings.base_url) and endpoint.is_private(self._base)
+        self._sends_key = (sends_key or not settings.base_url) and endpoint.is_private(self._base)
 
     @property
     def name(self) -> str:
@@ -142,7 +142,7 @@ class ChatModel:
         """Return the answer to messages. Raises `ChatFailed`."""
         if not self._settings.model:
             raise ChatFailed(
-                f"{self._describe_model} needs the name of a model; run 'git config vmrag.llm.model NAME' to set it"
+                f"{self._described} needs the name of a model; run 'git config vmrag.llm.model NAME' to set it"
             )
         url = self._base.rstrip("/") + self._provider.path
         body = self._provider.body(self._settings.model, messages)
@@ -152,34 +152,34 @@ class ChatModel:
         except ModuleNotFoundError:
             raise ChatFailed(f"language models need httpx: {extras.format_install_command('web')}") from None
         except endpoint.NoAnswer as error:
-            raise ChatFailed(f"{self._describe_model} {self._explain_failure(error)}") from error
+            raise ChatFailed(f"{self._described} {self._explain_failure(error)}") from error
         except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
-            raise ChatFailed(f"{self._describe_model} answered with something else than a message.") from error
+            raise ChatFailed(f"{self._described} answered with something else than a message.") from error
         if not text.strip():
-            raise ChatFailed(f"{self._describe_model} answered with nothing.")
-        return text[:MOST_CHARACTERS]
+            raise ChatFailed(f"{self._described} answered with nothing.")
+        return text[:MAX_ANSWER_CHARS]
 
     def _find_key(self) -> str | None:
-        key = (env.read_variable(self._variable) or "").strip() if self._variable and self._keyed else ""
+        key = (env.read_variable(self._variable) or "").strip() if self._variable and self._sends_key else ""
         if not key.isascii() or not key.isprintable() or " " in key:
-            raise ChatFailed(f"{self._describe_model} cannot be used: {self._variable} does not contain a key.")
+            raise ChatFailed(f"{self._described} cannot be used: {self._variable} does not contain a key.")
         return key or None
 
     def _explain_failure(self, error: endpoint.NoAnswer) -> str:
         if error.status not in endpoint.REFUSALS or not self._variable:
             return f"{error.reason.rstrip('.')}."
-        if not self._keyed:
-            return f"wants a key, and {self._variable} was not sent: {self._refuse_key}"
+        if not self._sends_key:
+            return f"wants a key, and {self._variable} was not sent: {self._key_refusal}"
         if env.read_variable(self._variable):
             return f"refuses the key in {self._variable}."
         return f"wants a key, and {self._variable} is not set."
 
     @property
-    def _refuse_key(self) -> str:
+    def _key_refusal(self) -> str:
         if not endpoint.is_private(self._base):
             return "everybody on the way could read it."
         return "only .vmrag.yaml names this address (git config vmrag.llm.base-url URL)."
 
     @property
-    def _describe_model(self) -> str:
+    def _described(self) -> str:
         return f"The language model at {urlsplit(self._base).netloc}"

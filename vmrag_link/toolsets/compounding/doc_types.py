@@ -19,8 +19,8 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 """Promotion levels, lowest first."""
 
 MAX_SCHEMA_BYTES = 1 << 18
-MOST_ERRORS = 20
-_MOST_STEPS = 10_000
+MAX_FLAWS = 20
+_MAX_STEPS = 10_000
 """Maximum number of applications of a part of a schema to a part of one document. A few nested
 parts can grow without limit. This number took up to 0.6 s on two busy cores.
 """
@@ -70,8 +70,11 @@ def read_schema(text: str, *, is_json: bool) -> str:
     from jsonschema import SchemaError
 
     try:
-        root = None if is_json else parse_document(text)
-        schema = parse_user_json(text) if is_json else convert_to_plain(root) if root else None
+        if is_json:
+            schema = parse_user_json(text)
+        else:
+            root = parse_document(text)
+            schema = convert_to_plain(root) if root else None
     except YamlRefused as error:
         raise SchemaUnusable(f"line {error.line} {error.reason}") from None
     except ValueError as error:
@@ -94,7 +97,7 @@ def find_flaws(front_matter: Mapping[str, Any], doc_type: DocType, *, strict: bo
     `strict` requires all of the usual keys.
     """
     flaws = list(_find_usual_flaws(front_matter, strict=strict))
-    return (flaws + list(_find_schema_flaws(front_matter, doc_type.schema)))[:MOST_ERRORS]
+    return (flaws + list(_find_schema_flaws(front_matter, doc_type.schema)))[:MAX_FLAWS]
 
 
 def _find_usual_flaws(front_matter: Mapping[str, Any], *, strict: bool) -> Iterator[str]:
@@ -107,7 +110,8 @@ def _find_usual_flaws(front_matter: Mapping[str, Any], *, strict: bool) -> Itera
         value = front_matter.get(key)
         if not isinstance(value, str) or not value.strip():
             yield f"{key} is missing" if value in (None, "") else f"{key} is not a text"
-    date, significance = front_matter.get("date"), front_matter.get("significance")
+    date = front_matter.get("date")
+    significance = front_matter.get("significance")
     if isinstance(date, str) and date.strip() and not re.fullmatch(_DATE, date):
         yield f"date is YYYY-MM-DD, not {_format_value(date)}"
     if isinstance(significance, str) and significance.strip() and significance not in _SIGNIFICANCE:
@@ -123,7 +127,7 @@ def _find_schema_flaws(front_matter: Mapping[str, Any], schema: str) -> Iterator
     try:
         whole = _build_validator(schema).evolve()
         for number, error in enumerate(whole.iter_errors(dict(front_matter))):
-            if number == MOST_ERRORS:
+            if number == MAX_FLAWS:
                 return
             where = ".".join(map(str, error.absolute_path))
             yield f"{where}: {_shorten_text(error.message)}" if where else _shorten_text(error.message)
@@ -155,13 +159,13 @@ def _build_validator(schema: str) -> Any:
     except ValueError as error:  # no URL
         raise SchemaUnusable(f"is not a JSON Schema: {_shorten_text(str(error))}") from None
     steps = itertools.count(1)
-    hardened: Any = validators.extend(kind, {"pattern": _compile_pattern})
+    hardened: Any = validators.extend(kind, {"pattern": _check_pattern})
     evolve = hardened.evolve
 
-    def bounded(self: Any, **changes: Any) -> Any:
+    def evolve_within_limits(self: Any, **changes: Any) -> Any:
         part = changes.get("schema", self.schema)
-        if next(steps) > _MOST_STEPS:
-            raise SchemaUnusable(f"it takes more than {_MOST_STEPS:,} steps")
+        if next(steps) > _MAX_STEPS:
+            raise SchemaUnusable(f"it takes more than {_MAX_STEPS:,} steps")
         if isinstance(part, dict) and "$schema" in part:
             if validators.validator_for(part, default=kind) is not kind:
                 raise SchemaUnusable(f"a part of it has another $schema: {_format_value(part['$schema'])}")
@@ -170,11 +174,11 @@ def _build_validator(schema: str) -> Any:
             raise SchemaUnusable("it has patternProperties, which are not applied here")
         return evolve(self, **changes | {"schema": part})
 
-    hardened.evolve = bounded
+    hardened.evolve = evolve_within_limits
     return hardened(parsed, registry=Registry())
 
 
-def _compile_pattern(_build_validator: Any, pattern: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+def _check_pattern(_validator: Any, pattern: Any, instance: Any, _schema: Any) -> Iterator[Any]:
     from jsonschema import ValidationError
 
     if not isinstance(instance, str):

@@ -20,7 +20,7 @@ from vmrag_link.workspace.documents import named_files as files
 from vmrag_link.workspace.documents.drafts import refuse_reserved
 from vmrag_link.workspace.documents.named_files import NamedFile, SourceContent
 
-SUMMARY = 200
+MAX_SUMMARY_CHARS = 200
 """Maximum number of characters of a first paragraph as summary."""
 
 _NO_PROSE = ("#", "```", "~~~", "|", "<", ">", "- ", "* ", "+ ", "---", "===")
@@ -29,8 +29,8 @@ REFUSALS = (ProjectError, ContentRefused)
 """Errors of a file that is not a document. Other errors stop a scan."""
 
 
-class _Seen(NamedTuple):
-    """A version of a file. `header` is None if it is not a document."""
+class _FileVersion(NamedTuple):
+    """A version of a file. `header` is None if it is not a document, for the `reason`."""
 
     stamp: Stamp
     header: DocumentHeader | None
@@ -41,7 +41,7 @@ class SeenFiles:
     """The known versions of the files in a folder. A version is read once."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _FileVersion] = {}
         self._project: DocsProject | None = None
 
     def find_header(self, doc_id: str) -> DocumentHeader | None:
@@ -60,20 +60,23 @@ class SeenFiles:
         `read` raises one of `REFUSALS` for such a file.
         """
         before = self._seen if self._project == project else {}
-        self._project, self._seen = project, {}
+        self._project = project
+        self._seen = {}
         for doc_id, stamp in files.stamps.items():
-            seen = before.get(doc_id)
-            self._seen[doc_id] = seen if seen and seen.stamp == stamp else _read_version(doc_id, stamp, read)
+            version = before.get(doc_id)
+            if version is None or version.stamp != stamp:
+                version = _read_version(doc_id, stamp, read)
+            self._seen[doc_id] = version
         headers = {doc_id: version.header for doc_id, version in self._seen.items() if version.header}
         skipped = [SkippedDoc(doc_id, version.reason) for doc_id, version in self._seen.items() if not version.header]
         return headers, [*files.skipped, *skipped]
 
 
-def _read_version(doc_id: str, stamp: Stamp, read: Callable[[str], Document]) -> _Seen:
+def _read_version(doc_id: str, stamp: Stamp, read: Callable[[str], Document]) -> _FileVersion:
     try:
-        return _Seen(stamp, read(doc_id).header, "")
+        return _FileVersion(stamp, read(doc_id).header, "")
     except REFUSALS as refusal:
-        return _Seen(stamp, None, refusal.message)
+        return _FileVersion(stamp, None, refusal.message)
 
 
 def read_source(ws: Workspace, folder: Path, doc_id: str) -> SourceContent:
@@ -107,8 +110,9 @@ def project_document(project: DocsProject, doc_id: str, source: SourceContent) -
             doc_types=[doc_type.name for doc_type in project.types],
         )
     strict = project.config.strict_front_matter
-    if wrong := doc_types.find_flaws(stated, type_, strict=strict):
-        raise _build_invalid(doc_id, wrong)
+    flaws = doc_types.find_flaws(stated, type_, strict=strict)
+    if flaws:
+        raise _build_invalid(doc_id, flaws)
     level = stated.get("promotion_level") or doc_types.LEVELS[0]
     return _build_document(
         project.collection, doc_id, source, text, {**stated, "doc_type": type_.name, "promotion_level": level}
@@ -127,7 +131,7 @@ def find_summary(document: Document, metadata: dict[str, Any]) -> str:
     if isinstance(stated, str) and stated.strip():
         return " ".join(stated.split())
     text = " ".join(" ".join(_find_paragraph(document.content[: reading.TITLE_WITHIN])).split())
-    return text if len(text) <= SUMMARY else f"{text[: SUMMARY - 1].rstrip()}…"
+    return text if len(text) <= MAX_SUMMARY_CHARS else f"{text[: MAX_SUMMARY_CHARS - 1].rstrip()}…"
 
 
 def _find_paragraph(text: str) -> list[str]:

@@ -1,7 +1,5 @@
-"""External documentation of a project, and the activation of a project, which reads all of its
-files.
-
-External documentation consists of files of the work tree that are indexed and never stored.
+"""Search the external documentation of a project: files of the work tree that are indexed and
+never stored in the knowledge base.
 
 .git/vmrag/external/<path hash>/views/<contents>-<format>/, segments/
 
@@ -13,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +19,7 @@ import msgspec
 
 from vmrag_link import permissions
 from vmrag_link.engines.logical import collection_name
-from vmrag_link.errors import AccessDenied, DocumentMissing, ExternalDocsMissing, FileFailed, IndexFailed, MassDeletion
+from vmrag_link.errors import DocumentMissing, ExternalDocsMissing, FileFailed, IndexFailed, MassDeletion
 from vmrag_link.git.listing import Repositories
 from vmrag_link.index import view as index_view
 from vmrag_link.index.draft import Draft
@@ -35,24 +32,21 @@ from vmrag_link.models import (
     Difference,
     Document,
     DocumentHeader,
-    Record,
     encode_canonical_json,
-    parse_metadata,
 )
 from vmrag_link.retrieval.search import Searcher
 from vmrag_link.retrieval.thresholds import SearchPurpose
 from vmrag_link.sync.indexer import Indexer
-from vmrag_link.toolsets.compounding import documents, folder, mirror, search
+from vmrag_link.toolsets.compounding import documents, folder, search
 from vmrag_link.toolsets.compounding.folder import Patterns, SkippedDoc
-from vmrag_link.toolsets.compounding.mirror import CHUNKING, ActiveProject, IndexedFile, Mirrored
+from vmrag_link.toolsets.compounding.mirror import CHUNKING, ActiveProject, IndexedFile
 from vmrag_link.toolsets.compounding.project import DocsProject
 from vmrag_link.toolsets.compounding.search import Found, NearDocument, Threshold, shown_path
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.answers.query import require_query
 from vmrag_link.workspace.documents import collections
 from vmrag_link.workspace.documents.document_selection import chunks_of
-from vmrag_link.workspace.follow.follow_pin import read_consistently
-from vmrag_link.workspace.follow.provenance import AnswerOrigin, find_origin
+from vmrag_link.workspace.follow.provenance import find_origin
 
 FOLDER = "external"
 
@@ -130,7 +124,7 @@ def find_nearest(
             if last or not views.remove_if_unused(path):
                 raise
             continue
-        rows = [
+        near = [
             NearDocument(
                 shown_path(project.external, match.doc_id),
                 _read_document(ws, project, docs.collection.name, match.doc_id),
@@ -138,11 +132,10 @@ def find_nearest(
             )
             for match in matches.ranked[:limit]
         ]
-        total = len(matches.ranked)
         return Found(
             collection=docs.collection,
-            documents=tuple(rows),
-            total=total,
+            documents=tuple(near),
+            total=len(matches.ranked),
             best=matches.best,
             min_score=matches.min_score,
             origin=find_origin(ws),
@@ -182,7 +175,7 @@ def require_configured(project: DocsProject) -> None:
 
 def _list_documents(ws: Workspace, active: ActiveProject, project: DocsProject) -> ExternalDocs:
     stated = project.config.external_docs
-    assert stated is not None  # noqa: S101  `require_configured` has looked
+    assert stated is not None  # noqa: S101  see `require_configured`
     files = folder.scan_folder(
         project.external_folder,
         Patterns(stated.include_patterns, stated.exclude_patterns),
@@ -250,99 +243,9 @@ def _build_index(ws: Workspace, docs: ExternalDocs, views: Views) -> None:
 
 
 def _update_index(building: Path, docs: ExternalDocs, indexer: Indexer, store: Views, base: Path | None) -> None:
-    before, damaged = (index_view.read_view(base), find_damaged_segments(base)) if base else (None, {})
+    before = index_view.read_view(base) if base else None
+    damaged = find_damaged_segments(base) if base else {}
     with Draft(store.segments.root, before, without=damaged.keys()) as draft:
         indexer.update_index(draft, docs.contents, base=None)
         draft.clear_touched()
         draft.publish(building, revision=docs.contents)
-
-
-class TypeCount(Record, frozen=True, omit_defaults=True):
-    """The number of mirrored documents of a type.
-
-    `schema` is `built-in`, the path of a custom type's schema, or `none`. `custom` is present only
-    if it is true.
-    """
-
-    name: str
-    description: str
-    folder: str
-    schema: str
-    doc_count: int
-    custom: bool = False
-
-
-class Activated(Record, frozen=True):
-    """An activated project.
-
-    `differs` is the reason why the named branch is not the current branch. `notes` are problems.
-    """
-
-    project: DocsProject
-    mirrored: Mirrored
-    types: tuple[TypeCount, ...]
-    total: int
-    origin: AnswerOrigin
-    differs: str
-    notes: tuple[str, ...]
-
-
-def activate_project(ws: Workspace, active: ActiveProject, branch: str) -> Activated:
-    """Read all files of the project, its own and external ones. Does not switch branches.
-
-    Raises `AccessDenied`, `FileFailed`, `UsageInvalid`, `CollectionExists` and `EmbeddingError`.
-    """
-    project = active.load_project(ws)
-    mirrored = mirror.mirror_changes(ws, active, project, now=True)
-    notes = [f"Unknown key in the configuration: {key!r}." for key in project.unknown]
-    if project.external:
-        try:
-            ensure_index(ws, active, project)
-        except (AccessDenied, FileFailed) as error:
-            notes.append(f"The external documents are not indexed: {error.sentence}")
-    origin = read_consistently(ws, lambda: find_origin(ws), index=False)
-    types, total = count_documents(ws, origin.at, project)
-    return Activated(
-        project=project,
-        mirrored=mirrored,
-        types=types,
-        total=total,
-        origin=origin,
-        differs=_explain_difference(ws, branch),
-        notes=tuple(notes),
-    )
-
-
-def count_documents(ws: Workspace, at: At, project: DocsProject) -> tuple[tuple[TypeCount, ...], int]:
-    """Return the number of documents of each type, including empty types, and of all documents."""
-    mirrored = mirror.mirror_of(ws, at, project.name)
-    headers = [*ws.engine.read_headers(at, collection=mirrored.name)] if mirrored else []
-    held = Counter(str(parse_metadata(header).get("doc_type")) for header in headers)
-    types = (
-        TypeCount(
-            name=doc_type.name,
-            description=doc_type.description,
-            folder=doc_type.folder,
-            schema=doc_type.shown,
-            doc_count=held[doc_type.name],
-            custom=doc_type.custom,
-        )
-        for doc_type in project.types
-    )
-    return tuple(types), len(headers)
-
-
-def _explain_difference(ws: Workspace, branch: str) -> str:
-    current, kb_branch = ws.read_trigger().branch, ws.find_kb_branch()
-    if branch != current:
-        return (
-            f"git's branch is {current!r}, not {branch!r}: documents are read and written there."
-            if current
-            else (f"git's HEAD is detached, and not on {branch!r}: documents are read at that commit.")
-        )
-    named = ws.engine.find_branch(branch) if ws.engine.is_legal_branch_name(branch) else None
-    if named and kb_branch and named.name != kb_branch.name:
-        return (
-            f"The knowledge base's branch {branch!r} is another one than that of this git branch, {kb_branch.name!r}."
-        )
-    return ""

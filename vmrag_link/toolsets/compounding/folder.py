@@ -19,7 +19,7 @@ from vmrag_link.errors import FileFailed, LimitExceeded, quoted
 from vmrag_link.git.listing import build_ignored_error
 from vmrag_link.models import Record
 
-MOST_FILES = 20_000
+MAX_FILES = 20_000
 _TRACK = "name another folder in the project's configuration, or run 'git add --force FILE' to share the file"
 SUFFIX = ".md"
 
@@ -67,7 +67,7 @@ def scan_folder(folder: Path, patterns: Patterns, ignored: Callable[[Iterable[Pa
 
     Hidden files and folders are skipped, and files that git ignores (`ignored` of paths), because
     documents are pushed. Raises `AccessDenied` for an ignored folder without tracked files,
-    `FileFailed` for unreadable files, and `LimitExceeded` for more than `MOST_FILES` files.
+    `FileFailed` for unreadable files, and `LimitExceeded` for more than `MAX_FILES` files.
     """
     stamps: dict[str, Stamp] = {}
     skipped: list[SkippedDoc] = []
@@ -87,9 +87,9 @@ def scan_folder(folder: Path, patterns: Patterns, ignored: Callable[[Iterable[Pa
                 skipped.append(SkippedDoc(terminal_text.escape_line(path), "is not a regular file"))
                 continue
             stamps[path] = Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
-        if len(stamps) + len(skipped) > MOST_FILES:
+        if len(stamps) + len(skipped) > MAX_FILES:
             raise LimitExceeded(
-                f"{folder} holds more than {MOST_FILES:,} documents.",
+                f"{folder} holds more than {MAX_FILES:,} documents.",
                 hint="move some elsewhere, or leave them out with external_docs.exclude_patterns",
                 path=str(folder),
             )
@@ -133,13 +133,13 @@ def _match_parts(pattern: Sequence[str], path: tuple[str, ...]) -> bool:
 
     The cost is at most the product of both numbers of parts.
     """
-    reached = {0}
+    matched = {0}  # numbers of the first parts of the path that the pattern matches until now
     for part in pattern:
         if part == "**":
-            reached = set(range(min(reached), len(path) + 1)) if reached else reached
+            matched = set(range(min(matched), len(path) + 1)) if matched else matched
         else:
-            reached = {at + 1 for at in reached if at < len(path) and fnmatch.fnmatchcase(path[at], part)}
-    return len(path) in reached
+            matched = {count + 1 for count in matched if count < len(path) and fnmatch.fnmatchcase(path[count], part)}
+    return len(path) in matched
 
 
 @cache

@@ -1,6 +1,7 @@
-"""The rows that mirror the documents of a project.
+"""Mirror the documents of a project: store its files as rows of a collection.
 
-The files are the source of truth, and nothing in this module changes a file.
+The files are the source of truth, and nothing in this module changes a file. Each tool of the
+toolset first calls `mirror_changes`, so rows and files are equal when it reads the rows.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -69,6 +71,16 @@ class IndexedFile(Record, frozen=True):
     changed: bool
 
 
+class _Scan(NamedTuple):
+    """The files of a folder at one moment."""
+
+    moment: float
+    """The time of the scan (`time.monotonic`)."""
+    source: object
+    """The folder, and what git has checked out."""
+    files: Files
+
+
 class ActiveProject:
     """The project that a process uses, and its known files.
 
@@ -80,10 +92,13 @@ class ActiveProject:
         self.config_path = config_path
         self.read_only = read_only
         self.lock = threading.RLock()
-        self.own, self.external = SeenFiles(), SeenFiles()
-        self._looked: tuple[float, object, Files] | None = None
-        self.settled: object = None
-        """The place at which rows and files were equal."""
+        self.own = SeenFiles()
+        """The files of the project's documents."""
+        self.external = SeenFiles()
+        """The files of its external documentation."""
+        self._last_scan: _Scan | None = None
+        self.mirrored_state: object = None
+        """The state of files and knowledge base in which rows and files were equal."""
 
     def load_project(self, ws: Workspace) -> DocsProject:
         """Return the project. Raises the errors of `project.load_project`."""
@@ -94,19 +109,18 @@ class ActiveProject:
 
         `now` scans the folder even if it was scanned a moment ago.
         """
-        where = (docs_project.docs_folder, ws.read_trigger())
-        if self._looked and not now:
-            at, scanned, files = self._looked
-            if scanned == where and time.monotonic() - at < DEBOUNCE_SECONDS:
-                return files
+        source = (docs_project.docs_folder, ws.read_trigger())
+        last = self._last_scan
+        if last and not now and last.source == source and time.monotonic() - last.moment < DEBOUNCE_SECONDS:
+            return last.files
         files = folder.scan_folder(docs_project.docs_folder, Patterns(), Repositories(ws.places).find_hidden)
-        self._looked = (time.monotonic(), where, files)
+        self._last_scan = _Scan(time.monotonic(), source, files)
         return files
 
     def forget_file(self, doc_id: str) -> None:
         """Read a changed file again, and scan the folder."""
         self.own.forget_file(doc_id)
-        self._looked = None
+        self._last_scan = None
 
 
 def _read_document(ws: Workspace, project: DocsProject, doc_id: str) -> Document:
@@ -127,10 +141,10 @@ def mirror_changes(ws: Workspace, active: ActiveProject, docs_project: DocsProje
         mirrored = Mirrored(tuple(skipped))
         at = read_consistently(ws, lambda: find_origin(ws).at, index=False)
         state = (docs_project, dict(files.stamps), ws.engine.read_stamp(), ws.read_trigger(), at)
-        if active.settled == state:
+        if active.mirrored_state == state:
             return mirrored
         if not _find_differences(ws, at, docs_project, headers):
-            active.settled = state
+            active.mirrored_state = state
             return mirrored
         if active.read_only:
             return msgspec.structs.replace(mirrored, unwritten=_READ_ONLY)

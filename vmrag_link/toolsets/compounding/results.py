@@ -7,11 +7,11 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 
 from vmrag_link.models import Record
+from vmrag_link.toolsets.compounding.activation import TypeCount
 from vmrag_link.toolsets.compounding.answer import Synthesis
-from vmrag_link.toolsets.compounding.changes import BranchRemoval
 from vmrag_link.toolsets.compounding.doc_types import Level
-from vmrag_link.toolsets.compounding.external import TypeCount
 from vmrag_link.toolsets.compounding.folder import SkippedDoc
+from vmrag_link.toolsets.compounding.removal import BranchRemoval
 from vmrag_link.toolsets.compounding.search import IncludedAs
 from vmrag_mcp.results import DerivedRecord, ToolResult
 

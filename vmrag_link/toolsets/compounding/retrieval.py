@@ -21,7 +21,7 @@ from vmrag_link.toolsets.compounding import search
 from vmrag_link.toolsets.compounding.doc_types import LEVELS, Level
 from vmrag_link.toolsets.compounding.project import DocsProject
 from vmrag_link.toolsets.compounding.search import (
-    ANY,
+    ANY_SCORE,
     Found,
     IncludedAs,
     LinkedDocument,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _TARGET = re.compile(
     r"\]\([ \t]{0,8}<?([^()\s<>]{1,500})|^ {0,3}\[[^\]\n]{1,200}\]:[ \t]{1,8}<?([^\s<>]{1,500})", re.MULTILINE
 )
-MOST_TARGETS = 500
+MAX_LINKS = 500
 """Maximum number of links of one document."""
 
 Question = Annotated[str, Meta(description="question or words to search for", max_length=LONGEST_QUERY)]
@@ -136,14 +136,14 @@ def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerReque
             where = search.filter_of(types, promotion_levels)
             return search.find_nearest(searcher, project.collection, request.query, threshold, where)
 
-        critical = (
-            find_near(LEVELS[-1:], Threshold(SearchPurpose.ANSWER, ANY)).ranked if request.include_critical else ()
-        )
-        most_critical = critical[: config.max_critical_docs]
+        critical: Sequence[Match] = ()
+        if request.include_critical:
+            any_score = Threshold(SearchPurpose.ANSWER, ANY_SCORE)
+            critical = find_near(LEVELS[-1:], any_score).ranked[: config.max_critical_docs]
         matches = find_near(levels, min_score)
-        other_matches = [match for match in matches.ranked if match not in most_critical][:limit]
-        chosen: list[tuple[Match, IncludedAs]] = [(match, "critical") for match in most_critical]
-        chosen += [(match, "match") for match in other_matches]
+        others = [match for match in matches.ranked if match not in critical][:limit]
+        chosen: list[tuple[Match, IncludedAs]] = [(match, "critical") for match in critical]
+        chosen += [(match, "match") for match in others]
         sources = [
             NearDocument(shown_path(project.docs, row.doc_id), row, match, kind)
             for match, kind in chosen
@@ -243,9 +243,10 @@ def follow_links(
     documents.
     """
     links: list[Linked] = []
-    seen, layer = {*start}, [*start]
+    seen = {*start}
+    layer = [*start]
     for _ in range(depth):
-        following = []
+        next_layer = []
         for source in layer:
             source_document = document(source)
             for target in list_references(source_document, known_ids, docs=docs) if source_document else ():
@@ -254,9 +255,9 @@ def follow_links(
                 if len(links) == limit:
                     return links
                 seen.add(target)
-                following.append(target)
+                next_layer.append(target)
                 links.append(Linked(target, source))
-        layer = following
+        layer = next_layer
     return links
 
 
@@ -271,11 +272,12 @@ def list_references(document: Document, known_ids: Container[str], *, docs: str)
 
 
 def _list_texts(document: Document) -> Iterator[str]:
+    """Yield the related documents of the metadata, then the targets of the links in the text."""
     related = parse_metadata(document).get("related_docs")
-    references = [related] if isinstance(related, str) else related if isinstance(related, list) else []
-    yield from (text for text in references[:MOST_TARGETS] if isinstance(text, str))
+    references = related if isinstance(related, list) else [related]
+    yield from (text for text in references[:MAX_LINKS] if isinstance(text, str))
     for number, match in enumerate(_TARGET.finditer(document.content)):
-        if number == MOST_TARGETS:
+        if number == MAX_LINKS:
             return
         yield match[1] or match[2]
 

@@ -14,14 +14,14 @@ from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents.document_selection import chunks_of
 from vmrag_link.workspace.follow.provenance import AnswerOrigin
 
-FIRST = 1000
+FIRST_CHUNKS = 1000
 """Number of chunks in the first search. If it is not enough, the second search covers
 all chunks.
 """
 
-ALL = 10_000_000
-EXCERPT = 300
-ANY = -1.0
+ALL_CHUNKS = 10_000_000
+MAX_EXCERPT_CHARS = 300
+ANY_SCORE = -1.0
 """A score below any similarity."""
 
 
@@ -36,7 +36,7 @@ class Match(Record, frozen=True):
     @property
     def excerpt(self) -> str:
         text = " ".join(self.text.split())
-        return text if len(text) <= EXCERPT else f"{text[: EXCERPT - 1].rstrip()}…"
+        return text if len(text) <= MAX_EXCERPT_CHARS else f"{text[: MAX_EXCERPT_CHARS - 1].rstrip()}…"
 
 
 IncludedAs = Literal["match", "critical"]
@@ -107,12 +107,12 @@ def find_nearest(
 
     The index can lack the collection. Raises the errors of `Searcher.search`.
     """
-    held = searcher.find_collection(collection)
-    function = held.embedding_function if held else ""
+    indexed = searcher.find_collection(collection)
+    function = indexed.embedding_function if indexed else ""
     min_score = choose_threshold(threshold.use, function, given=threshold.given, configured=threshold.configured)
-    if held is None:
+    if indexed is None:
         return Matches((), None, min_score)
-    for k in (FIRST, ALL):
+    for k in (FIRST_CHUNKS, ALL_CHUNKS):
         query = Query(text, (collection,), k, Mode.VECTOR, where)
         near = searcher.find_nearest(query)
         if len(near) < k or near[-1].similarity < min_score:
@@ -130,7 +130,7 @@ def find_nearest(
 def filter_of(types: Sequence[str], levels: Sequence[str]) -> dict[str, Any] | None:
     """Return the conditions on metadata; None for no conditions."""
     parts = [{key: {"$in": [*values]}} for key, values in (("doc_type", types), ("promotion_level", levels)) if values]
-    return {"$and": parts} if parts[1:] else parts[0] if parts else None
+    return {"$and": parts} if len(parts) > 1 else next(iter(parts), None)
 
 
 def place_of(ws: Workspace, collection: Collection, document: Document, chunk: int) -> str:

@@ -9,7 +9,17 @@ from typing import Annotated
 from vmrag_link.errors import ExternalDocsNotPromotable, ProjectInactive, plural
 from vmrag_link.models import parse_metadata
 from vmrag_link.retrieval.thresholds import SearchPurpose
-from vmrag_link.toolsets.compounding import ask, changes, external, mirror, results, retrieval, search
+from vmrag_link.toolsets.compounding import (
+    activation,
+    ask,
+    external,
+    mirror,
+    promote,
+    removal,
+    results,
+    retrieval,
+    search,
+)
 from vmrag_link.toolsets.compounding.ask import Answered
 from vmrag_link.toolsets.compounding.doc_types import Level
 from vmrag_link.toolsets.compounding.documents import find_summary
@@ -34,7 +44,7 @@ def activate_project(
     search. Indexes changed files. Call it first.
     """
     active = ActiveProject(config_path, read_only=call.read_only)
-    result = external.activate_project(call.ws, active, branch_name)
+    result = activation.activate_project(call.ws, active, branch_name)
     call.state.toolset_values[__package__] = active
     call.set_origin(result.origin)
     _warn_pending(call, result.mirrored)
@@ -143,7 +153,7 @@ def index_document(call: Call, *, path: Path) -> results.IndexDocumentResult:
 def list_doc_types(call: Call) -> results.ListDocTypesResult:
     """List the types of the project's documents with folders and numbers of documents."""
     project = _load_project(call)
-    types, total = external.count_documents(call.ws, call.find_origin().at, project)
+    types, total = activation.count_documents(call.ws, call.find_origin().at, project)
     return results.ListDocTypesResult(
         doc_types=list(types), message=f"{plural(len(types), 'type')}, {plural(total, 'document')}."
     )
@@ -208,8 +218,8 @@ def delete_documents(
     """Delete all stored documents of a project, on one branch or on all. Its files stay."""
     project = _require_active(call).load_project(call.ws)
     matches = path_hash in (None, project.path_hash)
-    removal = changes.remove_mirrored(call.ws, project_name, branch=branch_name, dry_run=dry_run or not matches)
-    shown = removal if matches else changes.Removed(())
+    removed = removal.remove_mirrored(call.ws, project_name, branch=branch_name, dry_run=dry_run or not matches)
+    shown = removed if matches else removal.Removed(())
     call.warn_pending(shown.pending)
     would = {"would_delete_count": shown.documents, "would_delete_chunks": shown.chunks} if dry_run else {}
     back = (
@@ -245,7 +255,7 @@ def update_promotion_level(
             hint="write a document of the project that refers to it, and promote that",
             path=document_path,
         )
-    result = changes.promote_document(call.ws, active, project, place.doc_id, promotion_level)
+    result = promote.promote_document(call.ws, active, project, place.doc_id, promotion_level)
     call.warn_pending(result.pending)
     said = f"is {promotion_level} now; commit the file with git" if result.changed else f"is {promotion_level} already"
     return results.UpdatePromotionLevelResult(
