@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from vmrag_link.toolsets.learning import evidence_records, runs
-from vmrag_link.toolsets.learning import quality_checks as quality
-from vmrag_link.toolsets.learning.runs import OutputUnreadable, RunCounts
+from vmrag_link.toolsets.learning import evidence_records, junit, tool_output
+from vmrag_link.toolsets.learning.junit import OutputUnreadable, RunCounts
 
 DATA = Path(__file__).parents[2] / "data" / "evidence"
 
 
-def run(name: str) -> dict[str, runs.Status]:
-    return runs.parse_report((DATA / name).read_bytes())
+def run(name: str) -> dict[str, junit.Status]:
+    return junit.parse_report((DATA / name).read_bytes())
 
 
 def test_real_pytest_run_is_parsed_and_compared_with_previous_run():
@@ -30,8 +29,8 @@ def test_real_pytest_run_is_parsed_and_compared_with_previous_run():
         "test_shapes.test_triangle": "skip",
         "test_shapes.TestText.test_square": "pass",
     }
-    assert runs.count_results(before) == RunCounts(8, 4, 1, 2, 1)
-    compared = runs.compare_runs(before, after)
+    assert junit.count_results(before) == RunCounts(8, 4, 1, 2, 1)
+    compared = junit.compare_runs(before, after)
     assert [transition.test_id for transition in compared.fixed] == [
         "test_shapes.test_circle",
         "test_shapes.test_database",
@@ -52,7 +51,7 @@ def test_real_pytest_run_is_parsed_and_compared_with_previous_run():
     ],
 )
 def test_further_runners_write_other_files(xml, outcomes):
-    assert runs.parse_report(xml.encode()) == outcomes
+    assert junit.parse_report(xml.encode()) == outcomes
 
 
 LAUGHS = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><testsuite><testcase name="&b;"/></testsuite>'
@@ -66,13 +65,13 @@ OUTSIDE = (
 )
 def test_runs_reject_invalid_junit_xml_and_entities(xml):
     with pytest.raises(OutputUnreadable):
-        runs.parse_report(xml.encode())
+        junit.parse_report(xml.encode())
 
 
 def test_run_without_end_is_refused(monkeypatch):
-    monkeypatch.setattr(runs, "MOST_TESTS", 10)
+    monkeypatch.setattr(junit, "MAX_TESTS", 10)
     with pytest.raises(OutputUnreadable):
-        runs.parse_report(b"<testsuite>" + b"".join(b"<testcase name='%d'/>" % n for n in range(11)) + b"</testsuite>")
+        junit.parse_report(b"<testsuite>" + b"".join(b"<testcase name='%d'/>" % n for n in range(11)) + b"</testsuite>")
 
 
 @pytest.mark.parametrize(
@@ -101,30 +100,30 @@ def test_run_without_end_is_refused(monkeypatch):
     ],
 )
 def test_outputs_of_real_tools_are_measured(name, value):
-    assert quality.parse_measure(name.partition("-")[0], "error_count", (DATA / name).read_text()) == (value, True)
+    assert tool_output.parse_measure(name.partition("-")[0], "error_count", (DATA / name).read_text()) == (value, True)
 
 
 @pytest.mark.parametrize(("tool", "value"), [("ruff", 1), ("flake8", 1), ("pylint", 1)])
 def test_only_messages_about_complexity_count_for_that_metric(tool, value):
-    assert quality.parse_measure(tool, "complexity", (DATA / f"{tool}-before.txt").read_text()).value == value
+    assert tool_output.parse_measure(tool, "complexity", (DATA / f"{tool}-before.txt").read_text()).value == value
 
 
 def test_unrecognized_output_is_rejected_or_counted_by_lines():
-    assert quality.parse_measure("vulture", "error_count", "a\n\nb\n") == (2, False)
+    assert tool_output.parse_measure("vulture", "error_count", "a\n\nb\n") == (2, False)
     for tool in ("ruff", "flake8", "pylint", "mypy", "coverage"):
         for text in ("# Guide\n\nSome words.\n", "[1]", '{"a": 1}', "[{}]", "{broken"):
             with pytest.raises(OutputUnreadable):
-                quality.parse_measure(tool, "error_count", text)
+                tool_output.parse_measure(tool, "error_count", text)
     for text in ("<html/>", "<coverage lines-valid='x'/>", LAUGHS, "TOTAL  9  0  900%\n"):
         with pytest.raises(OutputUnreadable):
-            quality.parse_measure("coverage", "coverage", text)
+            tool_output.parse_measure("coverage", "coverage", text)
 
 
 def test_outputs_that_were_made_to_keep_a_reader_busy_do_not():
     for text in ("TOTAL " + "1" * 300_000, "TOTAL" + " 1" * 150_000, "\n" * 300_000, "a" + ":1" * 150_000):
         for tool in ("ruff", "flake8", "pylint", "mypy", "coverage"):
             with contextlib.suppress(OutputUnreadable):
-                quality.parse_measure(tool, "error_count", text)
+                tool_output.parse_measure(tool, "error_count", text)
 
 
 def test_evidence_scores_match_the_documented_weights():

@@ -15,7 +15,7 @@ from vmrag_link.cli.base import command as vmrag_command
 from vmrag_link.cli.passage_view import cut_lines
 from vmrag_link.cli.texts import parse_metadata_option, read_given_text, text_options, warn_pending
 from vmrag_link.index.keywords import find_matches
-from vmrag_link.toolsets.knowledge import issue_logs, knowledge_docs, listing, records, search
+from vmrag_link.toolsets.knowledge import issue_logs, knowledge_docs, listing, names, records, search
 from vmrag_link.toolsets.knowledge.issue_logs import LogChange, NewLog
 from vmrag_link.toolsets.knowledge.knowledge_docs import DocChange, NewDoc
 from vmrag_link.toolsets.knowledge.records import LOG_TYPES, DocFields, IssueLog, KnowledgeDoc, LogFields, LogType
@@ -99,10 +99,11 @@ def add_log(
 
     A project that does not exist is created.
     """
-    content, values = read_given_text(invocation.directory, text, file), parse_metadata_option(metadata)
+    content = read_given_text(invocation.directory, text, file)
+    values = parse_metadata_option(metadata)
     with invocation.workspace() as ws:
         follow_and_warn(ws)
-        project, number = listing.issue_named(ws, issue)
+        project, number = names.issue_named(ws, issue)
         with editor.open_new_text(ws.places, content, name="log.md") as new:
             result = issue_logs.add_log(
                 ws,
@@ -116,8 +117,8 @@ def add_log(
                 ),
             )
     warn_pending(result.pending)
-    said = f"{project}#{number}:{log_type}  {result.report.title}"
-    invocation.emit_report(records.added_log(result), [said, NEXT_COMMIT])
+    line = f"{project}#{number}:{log_type}  {result.report.title}"
+    invocation.emit_report(records.added_log(result), [line, NEXT_COMMIT])
 
 
 @vmrag_command("edit")
@@ -144,7 +145,7 @@ def edit_log(
     values = None if metadata is None else parse_metadata_option(metadata)
     change = LogChange(content, title or None, log_type, values)
     with invocation.workspace() as ws, contextlib.ExitStack() as drafts:
-        log_id = listing.id_of_log(ws, log)
+        log_id = names.id_of_log(ws, log)
         if change == LogChange():
             before = listing.issue_log(ws, log_id)[0].content
             after = editor.open_edited_text(ws.places, before, name="log.md", instead=_TEXT_HINT)
@@ -152,8 +153,8 @@ def edit_log(
         result = issue_logs.update_log(ws, log_id, change)
     warn_pending(result.pending)
     row = records.updated_log(result)
-    said = f"{_format_name(row)}  {row.title}"
-    invocation.emit_report(row, [said, NEXT_COMMIT] if row.changed else [f"{said}: nothing has changed"])
+    line = f"{_format_name(row)}  {row.title}"
+    invocation.emit_report(row, [line, NEXT_COMMIT] if row.changed else [f"{line}: nothing has changed"])
 
 
 @vmrag_command("show")
@@ -165,7 +166,7 @@ def show_log(invocation: Invocation, *, log: str, raw: bool) -> None:
     --json prints all fields.
     """
     with invocation.workspace() as ws:
-        row, _ = listing.issue_log(ws, listing.id_of_log(ws, log))
+        row, _ = listing.issue_log(ws, names.id_of_log(ws, log))
     _print_whole(invocation, row, raw=raw)
 
 
@@ -270,7 +271,8 @@ def add_doc(
     metadata: str,
 ) -> None:
     """Store a document about a tool."""
-    content, values = read_given_text(invocation.directory, text, file), parse_metadata_option(metadata)
+    content = read_given_text(invocation.directory, text, file)
+    values = parse_metadata_option(metadata)
     with invocation.workspace() as ws, editor.open_new_text(ws.places, content, name="doc.md") as new:
         result = knowledge_docs.add_document(
             ws,
@@ -318,7 +320,7 @@ def edit_doc(
         metadata=values,
     )
     with invocation.workspace() as ws, contextlib.ExitStack() as drafts:
-        doc_id = listing.id_of_doc(ws, doc)
+        doc_id = names.id_of_doc(ws, doc)
         if change == DocChange():
             before = listing.knowledge_document(ws, doc_id)[0].content
             after = editor.open_edited_text(ws.places, before, name="doc.md", instead=_TEXT_HINT)
@@ -340,7 +342,7 @@ def show_doc(invocation: Invocation, *, doc: str, raw: bool) -> None:
     --json prints all fields.
     """
     with invocation.workspace() as ws:
-        row, _ = listing.knowledge_document(ws, listing.id_of_doc(ws, doc))
+        row, _ = listing.knowledge_document(ws, names.id_of_doc(ws, doc))
     _print_whole(invocation, row, raw=raw)
 
 

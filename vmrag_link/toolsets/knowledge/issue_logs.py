@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 from msgspec import Meta
 
@@ -28,7 +28,7 @@ NAMESPACE = uuid.UUID("4be0a7c1-43a6-5f0e-8d0a-5b6f0e6f2c19")
 
 TABLE: Final = "issue_logs"
 
-_MOST = 2**31 - 1
+_MAX_NUMBER = 2**31 - 1
 """The largest number that the columns of all engines can store."""
 
 
@@ -66,7 +66,8 @@ def add_log(ws: Workspace, new: NewLog) -> WriteResult[Document]:
     `CollectionExists`, `ContentRefused`, `EmbeddingError`, and the errors of `write_rows`.
     """
     fields = _check_fields(new)
-    content, metadata = rows.checked_text(new.content), rows.checked_metadata(new.metadata, TABLE)
+    content = rows.checked_text(new.content)
+    metadata = rows.checked_metadata(new.metadata, TABLE)
 
     def plan_row(at: At) -> Planned[Document]:
         _require_new_type(ws, at, fields)
@@ -105,37 +106,44 @@ def update_log(ws: Workspace, log_id: str, change: LogChange) -> WriteResult[Upd
     return writing.write_rows(ws, plan_row, f"change issue log {log_id}")
 
 
-def list_logs_of_issue(ws: Workspace, at: At, project_id: str, issue_number: int) -> Iterator[tuple[str, str, str]]:
-    """Yield type, id and title of each log of an issue."""
+class LogOfIssue(NamedTuple):
+    """A log of a known issue."""
+
+    log_type: str
+    log_id: str
+
+
+def list_logs_of_issue(ws: Workspace, at: At, project_id: str, issue_number: int) -> Iterator[LogOfIssue]:
+    """Yield each log of an issue."""
     name = logical.collection_name(ISSUES, project_id)
     for header in ws.engine.read_headers(at, collection=name):
         values = parse_metadata(header)
         if (values.get("project_id"), values.get("issue_number")) == (project_id, issue_number):
-            yield values["log_type"], header.doc_id, header.title
+            yield LogOfIssue(values["log_type"], header.doc_id)
 
 
 def _require_new_type(ws: Workspace, at: At, fields: Mapping[str, Any]) -> None:
     """Raise `DocumentExists` if the project has a log of that issue and type."""
     project, number, kind = (fields[key] for key in logical.METADATA_KEYS[TABLE])
-    for existing_type, log_id, _ in list_logs_of_issue(ws, at, project, number):
-        if existing_type == kind:
+    for log in list_logs_of_issue(ws, at, project, number):
+        if log.log_type == kind:
             raise DocumentExists(
                 f"issue {number} of project {project!r} already has a log of type {kind}.",
                 hint=f"run 'vmrag issue edit {quoted(f'{project}#{number}:{kind}')}'",
-                log_id=log_id,
+                log_id=log.log_id,
                 table=TABLE,
             )
 
 
 def _check_fields(new: NewLog) -> dict[str, Any]:
     rows.checked_name("project_id", new.project_id)
-    if not 0 <= new.issue_number <= _MOST:
+    if not 0 <= new.issue_number <= _MAX_NUMBER:
         raise UsageInvalid(
-            f"issue_number is from 0 to {_MOST}, not {new.issue_number}.",
+            f"issue_number is from 0 to {_MAX_NUMBER}, not {new.issue_number}.",
             parameter="issue_number",
             value=new.issue_number,
             minimum=0,
-            maximum=_MOST,
+            maximum=_MAX_NUMBER,
         )
     return {"project_id": new.project_id, "issue_number": new.issue_number, "log_type": _check_type(new.log_type)}
 
@@ -150,9 +158,9 @@ def _check_type(text: str) -> str:
 
 def _find_free_id(ws: Workspace, at: At, fields: Mapping[str, Any]) -> str:
     """Return the first free id of the log. A log keeps its id if its type changes."""
-    named = [fields[key] for key in logical.METADATA_KEYS[TABLE]]
+    key_values = [fields[key] for key in logical.METADATA_KEYS[TABLE]]
     for number in itertools.count():
-        log_id = str(uuid.uuid5(NAMESPACE, encode_canonical_json([*named, *([number] if number else [])])))
+        log_id = str(uuid.uuid5(NAMESPACE, encode_canonical_json([*key_values, *([number] if number else [])])))
         if rows.by_id(ws, at, TABLE, log_id) is None:
             return log_id
     raise AssertionError  # there is no last number

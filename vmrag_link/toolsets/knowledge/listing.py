@@ -1,22 +1,20 @@
-"""Lists of issue logs and documents about tools, and their names.
+"""Lists of issue logs and documents about tools, and single ones with their texts.
 
-A list has the documents that a filter selects, page by page, last changed first. A name is
-`PROJECT#NUMBER` or the begin of an id.
+A list has the documents that a filter selects, page by page, last changed first.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from vmrag_link import clock
 from vmrag_link.engines import logical
-from vmrag_link.errors import DocumentMissing, FilterInvalid, UsageInvalid, plural, quoted
-from vmrag_link.models import ISSUES, KNOWLEDGE, TABLE_OF_KIND, At, Document, DocumentTable, Record, parse_metadata
+from vmrag_link.errors import FilterInvalid
+from vmrag_link.models import ISSUES, At, Document, DocumentTable, Record, parse_metadata
 from vmrag_link.toolsets.knowledge import knowledge_docs, rows
-from vmrag_link.toolsets.knowledge.issue_logs import TABLE, list_logs_of_issue
+from vmrag_link.toolsets.knowledge.issue_logs import TABLE
 from vmrag_link.toolsets.knowledge.records import (
     LOG_TYPES,
     IssueLog,
@@ -27,9 +25,8 @@ from vmrag_link.toolsets.knowledge.records import (
     doc_fields,
     log_fields,
 )
-from vmrag_link.toolsets.knowledge.rows import WHAT
 from vmrag_link.workspace import Workspace
-from vmrag_link.workspace.follow.follow_pin import follow_and_warn, read_consistently
+from vmrag_link.workspace.follow.follow_pin import read_consistently
 from vmrag_link.workspace.follow.provenance import AnswerOrigin, find_origin
 
 
@@ -112,14 +109,12 @@ def _build_page(
 
     Only the texts of the page are kept in memory.
     """
-    places = [(document.updated_at, document.doc_id) for document in documents]
-    places.sort(key=lambda place: place[1])
-    places.sort(key=lambda place: place[0], reverse=True)
-    ids = [doc_id for _, doc_id in places[offset:][:limit]]
-    page_rows = (
-        {document.doc_id: document for document in ws.engine.read_documents(at, ids=ids, table=table)} if ids else {}
-    )
-    return [page_rows[doc_id] for doc_id in ids if doc_id in page_rows], len(places)
+    keys = sorted((document.doc_id, document.updated_at) for document in documents)
+    keys.sort(key=lambda key: key[1], reverse=True)
+    ids = [doc_id for doc_id, _ in keys[offset:][:limit]]
+    rows_of_page = ws.engine.read_documents(at, ids=ids, table=table) if ids else ()
+    by_id = {document.doc_id: document for document in rows_of_page}
+    return [by_id[doc_id] for doc_id in ids if doc_id in by_id], len(keys)
 
 
 KEYS = ("issue_number", "log_type", "since", "until", "author", "tag", "title_contains")
@@ -191,7 +186,7 @@ def _matches_filter(document: Document, filter_values: LogFilter) -> bool:
         return True
     metadata = parse_metadata(document)
     tags = metadata.get("tags", [])
-    have: dict[str, Callable[[Any], bool]] = {
+    tests: dict[str, Callable[[Any], bool]] = {
         "issue_number": lambda value: bool(metadata["issue_number"] == value),
         "log_type": lambda value: bool(metadata["log_type"] == value),
         "since": lambda value: bool(document.updated_at >= value),
@@ -200,97 +195,4 @@ def _matches_filter(document: Document, filter_values: LogFilter) -> bool:
         "tag": lambda value: value in (tags if isinstance(tags, list) else [tags]),
         "title_contains": lambda value: value.casefold() in document.title.casefold(),
     }
-    return all(have[key](value) for key, value in filter_values.items())
-
-
-FEWEST = 4
-"""Minimum number of characters of an abbreviated id."""
-
-_ISSUE = re.compile(r"(?:(?P<project>.+)#)?(?P<number>[0-9]{1,10})(?::(?P<type>[a-z]+))?", re.DOTALL)
-
-_EXAMPLE = "name an issue, such as my-project#42"
-
-
-def issue_named(ws: Workspace, name: str) -> tuple[str, int]:
-    """Return project and number of `PROJECT#NUMBER`, or of `NUMBER` if there is only one project.
-
-    Raises `UsageInvalid`.
-    """
-    match = _ISSUE.fullmatch(name)
-    if match is None or match["type"]:
-        raise UsageInvalid(f"{name!r} is not an issue. An issue is PROJECT#NUMBER.", hint=_EXAMPLE)
-    return match["project"] or _require_only_project(ws, name), int(match["number"])
-
-
-def id_of_log(ws: Workspace, name: str) -> str:
-    """Return the id of a log from `PROJECT#NUMBER[:TYPE]`, `NUMBER[:TYPE]` or the begin of an id.
-
-    Raises `DocumentMissing`, and `UsageInvalid` if several logs match.
-    """
-    follow_and_warn(ws)
-    at, match = ws.locate_documents(), _ISSUE.fullmatch(name)
-    beginning = _match_ids(ws, at, ISSUES, name)
-    if match is None or (beginning and not match["project"]):
-        return _require_one(name, ISSUES, beginning)
-    project = match["project"] or _require_only_project(ws, name)
-    number, kind = int(match["number"]), match["type"]
-    logs = [log for log in list_logs_of_issue(ws, at, project, number) if kind in (None, log[0])]
-    if len(logs) == 1:
-        return logs[0][1]
-    if not logs:
-        lacking = f" of type {kind}" if kind else ""
-        raise DocumentMissing(
-            f"issue {number} of project {project!r} has no log{lacking}.",
-            hint=f"run 'vmrag issue add {quoted(f'{project}#{number}')}'",
-            table=TABLE,
-        )
-    types = [log_type for log_type in LOG_TYPES if any(log_type == log[0] for log in logs)]
-    raise UsageInvalid(
-        f"issue {number} of project {project!r} has {plural(len(logs), 'log')}: {', '.join(types)}.",
-        hint=f"name one type, such as {quoted(f'{project}#{number}:{types[0]}')}"
-        if types
-        else "run 'vmrag issue list'",
-    )
-
-
-def id_of_doc(ws: Workspace, name: str) -> str:
-    """Return the id of a document about a tool from the begin of the id.
-
-    Raises `DocumentMissing`, and `UsageInvalid` if several documents match.
-    """
-    follow_and_warn(ws)
-    return _require_one(name, KNOWLEDGE, _match_ids(ws, ws.locate_documents(), KNOWLEDGE, name))
-
-
-def _require_one(name: str, kind: str, ids: list[str]) -> str:
-    what = WHAT[TABLE_OF_KIND[kind]]
-    command = "vmrag issue list" if kind == ISSUES else "vmrag doc list"
-    if not ids:
-        raise DocumentMissing(f"no such {what}: {name!r}.", hint=command, table=TABLE_OF_KIND[kind])
-    if len(ids) > 1:
-        raise UsageInvalid(f"{plural(len(ids), 'id')} begin with {name!r}.", hint=f"run '{command}' to list the ids")
-    return ids[0]
-
-
-def _match_ids(ws: Workspace, at: At, kind: str, name: str) -> list[str]:
-    """Return the ids that begin with a name. An exact match is the only result."""
-    ids = list(_list_ids(ws, at, kind)) if len(name) >= FEWEST else []
-    return [name] if name in ids else [identifier for identifier in ids if identifier.startswith(name)]
-
-
-def _list_ids(ws: Workspace, at: At, kind: str) -> Iterator[str]:
-    for collection in ws.engine.list_collections(at):
-        if collection.kind == kind:
-            yield from (header.doc_id for header in ws.engine.read_headers(at, collection=collection.name))
-
-
-def _require_only_project(ws: Workspace, name: str) -> str:
-    """Return the only project. Raises `UsageInvalid` if there is another number of projects."""
-    projects = [project.project_id for project in ws.engine.read_projects(ws.locate_documents())]
-    if len(projects) == 1:
-        return projects[0]
-    why = f"there are several: {', '.join(projects[:5])}" if projects else "there is none yet"
-    project = projects[0] if projects else ws.places.top.name
-    raise UsageInvalid(
-        f"{name} has no project, and {why}.", hint=f"name an issue, such as {quoted(f'{project}#{name}')}"
-    )
+    return all(tests[key](value) for key, value in filter_values.items())

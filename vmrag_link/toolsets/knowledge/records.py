@@ -16,7 +16,7 @@ LOG_TYPES: tuple[str, ...] = get_args(LogType)
 
 NewMetadata = Annotated[Mapping[str, Any] | None, Meta(description="metadata that replaces the old metadata")]
 
-EXCERPT = 200
+MAX_EXCERPT_CHARS = 200
 """Maximum number of characters of a text in a list."""
 
 
@@ -126,7 +126,7 @@ def doc_fields(document: Document) -> dict[str, Any]:
 
 
 def cut_excerpt(document: Document) -> str:
-    return document.content[:EXCERPT]
+    return document.content[:MAX_EXCERPT_CHARS]
 
 
 def added_log(result: WriteResult[Document]) -> AddedLog:

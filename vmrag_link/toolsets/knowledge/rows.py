@@ -33,14 +33,11 @@ from vmrag_link.workspace.documents.drafts import storable_metadata, title_of
 
 CHUNKING = Chunking(size=512, overlap=50)
 
-WHAT = {"issue_logs": "issue log", "knowledge_docs": "document about a tool"}
+TABLE_WORDS = {"issue_logs": "issue log", "knowledge_docs": "document about a tool"}
 """The word for a row, by table."""
 
 _KINDS = {table: kind for kind, table in TABLE_OF_KIND.items()}
 _COMMANDS = {"issue_logs": "run 'vmrag issue list' to list them", "knowledge_docs": "run 'vmrag doc list' to list them"}
-
-
-# -- fields
 
 
 def checked_name(parameter: str, value: str) -> str:
@@ -66,14 +63,11 @@ def checked_metadata(given: Mapping[str, Any], table: DocumentTable) -> dict[str
     for key in given:
         if key in columns:
             raise ContentRefused(
-                f"{key!r} is a field of each {WHAT[table]}, and no key of its metadata.",
+                f"{key!r} is a field of each {TABLE_WORDS[table]}, and no key of its metadata.",
                 hint="leave it out of the metadata",
                 key=key,
             )
-    return storable_metadata(given, WHAT[table])
-
-
-# -- rows
+    return storable_metadata(given, TABLE_WORDS[table])
 
 
 def new_row(
@@ -133,7 +127,9 @@ def find_row(ws: Workspace, at: At, table: DocumentTable, name: str) -> Document
         row = by_id(ws, at, table, doc_id)
         row = row if row and number < _count_chunks(ws, at, row) else None
     if row is None:
-        raise DocumentMissing(f"no such {WHAT[table]}: {name!r}.", hint=_COMMANDS[table], doc_id=name, table=table)
+        raise DocumentMissing(
+            f"no such {TABLE_WORDS[table]}: {name!r}.", hint=_COMMANDS[table], doc_id=name, table=table
+        )
     return row
 
 
@@ -151,9 +147,6 @@ def _count_chunks(ws: Workspace, at: At, row: Document) -> int:
 def _format_title(text: str) -> str:
     """Return a title in one line."""
     return " ".join(text.split())
-
-
-# -- collections
 
 
 def write_of(ws: Workspace, at: At, row: Document, *, projects: tuple[Project, ...] = ()) -> Write:
@@ -177,7 +170,7 @@ def _find_collection(ws: Workspace, at: At, row: Document) -> tuple[Collection, 
         return collections.make_collection(row.collection, model, CHUNKING, kind=kind, metadata=metadata), True
     if existing.kind != kind:
         raise CollectionExists(
-            f"{row.collection!r} is a collection of other documents already, where this {WHAT[row.table]} belongs.",
+            f"{row.collection!r} is a collection of other documents already, where this {TABLE_WORDS[row.table]} belongs.",
             hint=f"call chroma_modify_collection to rename that collection, or use another {logical.IMPLIED_BY[kind]}",
             collection_name=row.collection,
             kind=existing.kind,

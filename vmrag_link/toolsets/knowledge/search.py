@@ -78,7 +78,7 @@ class EitherHits(Record, frozen=True):
     searched: list[str]
 
 
-class _Found(Record, frozen=True):
+class _SearchResult(Record, frozen=True):
     """Hits, each with the values of `KnowledgeHit`."""
 
     hits: list[tuple[Hit, dict[str, Any]]]
@@ -148,26 +148,26 @@ def _search_collections(
     ws: Workspace,
     text: str,
     is_searched: Callable[[Collection], bool],
-    passing: Callable[[At], Iterable[Document] | None],
+    list_passing: Callable[[At], Iterable[Document] | None],
     limit: int,
-) -> _Found:
-    """Search the collections. `passing` returns the documents to search; None for all."""
+) -> _SearchResult:
+    """Search the collections. `list_passing` returns the documents to search; None for all."""
     require_query(text)
 
-    def search_view(searcher: Searcher, view: View) -> _Found:
-        held = {collection.name: collection for collection in searcher.list_collections() if is_searched(collection)}
-        among = passing(view.at)
-        ids = None if among is None else [document.doc_id for document in among]
+    def search_view(searcher: Searcher, view: View) -> _SearchResult:
+        searched = {row.name: row for row in searcher.list_collections() if is_searched(row)}
+        passing = list_passing(view.at)
+        ids = None if passing is None else [document.doc_id for document in passing]
         hits: Sequence[Hit] = ()
-        if held and ids != []:
+        if searched and ids != []:
             where = None if ids is None else {"source_id": {"$in": ids}}
-            hits = searcher.search(Query(text, tuple(held), limit, Mode.HYBRID, where=where))
+            hits = searcher.search(Query(text, tuple(searched), limit, Mode.HYBRID, where=where))
         cosines = searcher.compute_cosines(text, hits)
         rows = [
-            (hit, _build_hit_values(hit, held[hit.collection].distance, cosine))
+            (hit, _build_hit_values(hit, searched[hit.collection].distance, cosine))
             for hit, cosine in zip(hits, cosines, strict=True)
         ]
-        return _Found(rows, list(held), find_view_origin(ws, view))
+        return _SearchResult(rows, list(searched), find_view_origin(ws, view))
 
     return search_index(ws, search_view, files=False)
 

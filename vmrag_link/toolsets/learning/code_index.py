@@ -95,7 +95,8 @@ def index_code(ws: Workspace, request: CodeIndexRequest) -> WriteResult[CodeInde
 
 def _relative_scope(ws: Workspace, path: Path) -> str:
     """Return the path in git's form; empty for the whole work tree. Raises `UsageInvalid`."""
-    real, top = files.resolve_file(path).path, os.path.realpath(ws.places.top)
+    real = files.resolve_file(path).path
+    top = os.path.realpath(ws.places.top)
     if not real.is_relative_to(top):
         raise UsageInvalid(
             f"{terminal_text.escape_line(str(path))} is not in the working tree {top}.",
@@ -126,20 +127,22 @@ def _read_texts(ws: Workspace, names: Sequence[str]) -> tuple[dict[str, str], li
     with ws.progress.task("reading", len(names)) as task:
         for name in names:
             path = ws.places.top / name
-            if why := _find_problem(ws, name, path):
-                skipped.append(SkippedFile(terminal_text.escape_line(name), why))
-            elif text := _decode_text(files.read_file(ws, files.resolve_file(path)).data):
+            problem = _find_problem(ws, name, path)
+            text = "" if problem else _decode_text(files.read_file(ws, files.resolve_file(path)).data)
+            if text:
                 texts[name] = text
             else:
-                skipped.append(SkippedFile(name, "has no text"))
+                shown_name = terminal_text.escape_line(name) if problem else name
+                skipped.append(SkippedFile(shown_name, problem or "has no text"))
             task.advance()
     return texts, skipped
 
 
 def _find_problem(ws: Workspace, name: str, path: Path) -> str | None:
     """Return the reason why a file is left out."""
-    if why := find_id_problem(name):
-        return f"its path {why}"
+    id_problem = find_id_problem(name)
+    if id_problem:
+        return f"its path {id_problem}"
     try:
         status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -167,6 +170,6 @@ def _read_documents(ws: Workspace, at: At, collection: str, names: Sequence[str]
 
 
 def _build_row(collection: str, name: str, text: str, before: Document | None) -> Document:
-    kept = parse_metadata(before) if before else {}
-    row = build_document(collection, name, text, kept | {FILE: name}, before=before)
+    metadata = parse_metadata(before) if before else {}
+    row = build_document(collection, name, text, metadata | {FILE: name}, before=before)
     return msgspec.structs.replace(row, title=name)

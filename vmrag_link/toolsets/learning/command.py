@@ -26,8 +26,8 @@ from vmrag_link.toolsets.learning import (
     runtime_errors,
     validation,
 )
-from vmrag_link.toolsets.learning.chats import FileChange
-from vmrag_link.toolsets.learning.quality_checks import Metric
+from vmrag_link.toolsets.learning.chat_facts import FileChange
+from vmrag_link.toolsets.learning.tool_output import Metric
 from vmrag_link.workspace.documents import named_files as files
 
 if TYPE_CHECKING:

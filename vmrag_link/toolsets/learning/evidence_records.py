@@ -45,8 +45,11 @@ UNVERIFIED = 0.2
 QUALITY = 0.4
 """Maximum weight of a check with fewer messages."""
 
-FULL_PERCENT, FULL_POINTS = 20, 10
-"""By how much a number of messages sinks, or coverage rises, for all of `QUALITY`."""
+FULL_PERCENT = 20
+"""Decrease of a number of messages, in percent, for all of `QUALITY`."""
+
+FULL_POINTS = 10
+"""Increase of coverage, in points, for all of `QUALITY`."""
 
 REGRESSION = 0.7
 """Factor for each regression."""
@@ -70,7 +73,10 @@ def combine_weights(weights: Iterable[float], regressions: int) -> float:
 
 
 def weigh_resolution(text: str, *, verified: bool) -> float:
-    return 0.0 if not text.strip() else VERIFIED if verified else UNVERIFIED
+    """Return the weight of an error with this resolution."""
+    if not text.strip():
+        return 0.0
+    return VERIFIED if verified else UNVERIFIED
 
 
 def weigh_transition(before: str, after: str) -> float:

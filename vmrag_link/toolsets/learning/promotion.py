@@ -93,10 +93,11 @@ def _find_validation(store: DocumentStore, at: At, request: PromotionRequest) ->
 
     Raises `DocumentMissing`, `ValidationMissing` and `ValidationTooLow`.
     """
-    threshold, named = request.validation_threshold, request.validation_evidence_id
-    if named:
-        items = evidence.find_evidence(store, at, [named])[named]
-        validation = Validation(items.score, named, items.score >= threshold, items.types)
+    threshold = request.validation_threshold
+    evidence_id = request.validation_evidence_id
+    if evidence_id:
+        items = evidence.find_evidence(store, at, [evidence_id])[evidence_id]
+        validation = Validation(items.score, evidence_id, items.score >= threshold, items.types)
     elif request.validation_score is not None:
         validation = Validation(request.validation_score, None, request.validation_score >= threshold, [])
     elif request.require_validation:
@@ -146,6 +147,6 @@ def _build_metadata(
     if chat and request.include_chat_context:
         before = parse_metadata(chat)
         metadata |= {name: before[name] for name in CONTEXT if name in before}
-    said = {name: value for name, value in metadata.items() if value}
     score = {"validation_score": validation.score} if validation else {}
-    return {"confidence": request.confidence, "timestamp": clock.now()} | said | score
+    stated = {name: value for name, value in metadata.items() if value}
+    return {"confidence": request.confidence, "timestamp": clock.now()} | stated | score

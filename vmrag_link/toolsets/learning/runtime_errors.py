@@ -17,7 +17,7 @@ from vmrag_link.workspace.documents.writing import WriteResult
 
 TYPE: evidence.EvidenceType = "runtime_error_resolution"
 
-MOST_TRACE = 20_000
+MAX_TRACE_CHARS = 20_000
 """Maximum number of stored characters of a stack trace. Its end is kept."""
 
 _FRAMES = re.compile(
@@ -57,7 +57,7 @@ def log_error(ws: Workspace, request: ErrorRequest) -> WriteResult[ErrorReport]:
     doc_id = evidence.create_id()
     weight = evidence.weigh_resolution(request.resolution, verified=request.resolution_verified)
     evidence_of_error = Evidence((EvidenceItem(doc_id, TYPE, weight),))
-    trace = request.stacktrace[-MOST_TRACE:]
+    trace = request.stacktrace[-MAX_TRACE_CHARS:]
     files = split_names(request.affected_files) or files_of(trace, ws.places.top)
     text = "\n\n".join(filter(None, (f"{request.error_type}: {request.error_message}", request.resolution)))
 

@@ -10,9 +10,10 @@ from vmrag_link.ops.stores.relocation import SetupReport, setup_collections
 from vmrag_link.toolsets.learning import evidence_records
 from vmrag_link.toolsets.learning.chats import ChatReport, ChatRequest, log_chat
 from vmrag_link.toolsets.learning.promotion import PromotionReport, PromotionRequest, store_learning
-from vmrag_link.toolsets.learning.quality_checks import Metric, QualityReport, QualityRequest, log_quality_check
+from vmrag_link.toolsets.learning.quality_checks import QualityReport, QualityRequest, log_quality_check
 from vmrag_link.toolsets.learning.runs import RunReport, RunRequest, log_test_results
 from vmrag_link.toolsets.learning.runtime_errors import ErrorReport, ErrorRequest, log_error
+from vmrag_link.toolsets.learning.tool_output import Metric
 from vmrag_link.toolsets.learning.validation import (
     ValidationReport,
     ValidationRequest,

@@ -20,7 +20,7 @@ from vmrag_link.ops.stores import stores
 from vmrag_link.toolsets.learning import evidence_records as evidence
 from vmrag_link.toolsets.learning import quality_checks, runs, runtime_errors
 from vmrag_link.toolsets.learning.evidence_records import Evidence, EvidenceItem, split_names
-from vmrag_link.toolsets.learning.quality_checks import COVERAGE
+from vmrag_link.toolsets.learning.tool_output import COVERAGE
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.documents import named_files as files
 from vmrag_link.workspace.documents import writing
@@ -28,6 +28,9 @@ from vmrag_link.workspace.documents.named_files import NamedFile
 from vmrag_link.workspace.documents.writing import Planned, WriteResult
 
 VALIDATION = "validation"
+
+_STATUSES = {"passed": "pass", "failed": "fail"}
+"""Other names of outcomes."""
 
 _KINDS = {runs.TYPE: "test_transitions", runtime_errors.TYPE: "runtime_errors", quality_checks.TYPE: "code_quality"}
 
@@ -122,19 +125,18 @@ def validate_evidence(ws: Workspace, request: ValidationRequest) -> WriteResult[
             output_file=output,
         )
         collection, new = stores.find_or_define(store, at, stores.EVIDENCE)
-        text = f"Evidence with the score {whole.score:g}: " + ", ".join(
-            f"{n} {name.replace('_', ' ')}" for name, n in numbers.items()
-        )
+        counted = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in numbers.items())
+        text = f"Evidence with the score {whole.score:g}: {counted}"
         row = evidence.build_record(
             collection.name, doc_id, text, VALIDATION, whole, threshold=request.threshold, ids=ids
         )
         return Planned(stores.prepare_write(store, [stores.CollectionPut(collection, new, [row])]), report)
 
-    landed = writing.write_rows(store, plan_record, "write down a validation")
+    written = writing.write_rows(store, plan_record, "write down a validation")
     if request.output:
         with file_failures():
-            write_atomically(request.output, format_json(landed.report).encode() + b"\n")
-    return landed
+            write_atomically(request.output, format_json(written.report).encode() + b"\n")
+    return written
 
 
 def _parse_file(ws: Workspace, file: NamedFile) -> Evidence:
@@ -154,9 +156,9 @@ def _parse_file(ws: Workspace, file: NamedFile) -> Evidence:
 
 def _list_items(evidence_file: EvidenceFile) -> Iterator[EvidenceItem]:
     for test in evidence_file.test_transitions:
-        yield _build_item(
-            test, runs.TYPE, evidence.weigh_transition(*map(_describe_status, (test.before_status, test.after_status)))
-        )
+        before = _STATUSES.get(test.before_status, test.before_status)
+        after = _STATUSES.get(test.after_status, test.after_status)
+        yield _build_item(test, runs.TYPE, evidence.weigh_transition(before, after))
     for error in evidence_file.runtime_errors:
         weight = evidence.weigh_resolution(error.resolution, verified=error.resolution_verified)
         yield _build_item(error, runtime_errors.TYPE, weight)
@@ -171,13 +173,9 @@ def _build_item(row: Record, kind: evidence.EvidenceType, weight: float) -> Evid
     return EvidenceItem(hashlib.sha256(encode_canonical_json(row).encode()).hexdigest()[:32], kind, weight)
 
 
-def _describe_status(given: str) -> str:
-    return {"passed": "pass", "failed": "fail"}.get(given, given)
-
-
 ENDING = "evidence.json"
 
-_MOST = 1_000_000
+_MAX_RESULT_BYTES = 1_000_000
 """Maximum number of bytes of an existing result."""
 
 
@@ -203,10 +201,10 @@ def find_output_file(ws: Workspace, path: str) -> Path:
 
 def _is_result(path: Path) -> bool:
     try:
-        held = parse_user_json(read_regular(path, _MOST).decode())
+        result = parse_user_json(read_regular(path, _MAX_RESULT_BYTES).decode())
     except ValueError:
         return False
-    return isinstance(held, dict) and "evidence_id" in held
+    return isinstance(result, dict) and "evidence_id" in result
 
 
 def _build_refusal(path: str, why: str) -> UsageInvalid:

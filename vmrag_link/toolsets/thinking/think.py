@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 CUSTOM = "custom:"
 """Prefix of keys that the client adds to a thought's metadata."""
 
-SHOWN, SHOWN_CHARACTERS = 5, 300
-"""How many of the previous thoughts are shown, and how much of each."""
+MAX_SHOWN_THOUGHTS = 5
+"""Maximum number of previous thoughts in a report."""
+
+MAX_SHOWN_CHARS = 300
+"""Maximum number of characters of a previous thought."""
 
 _Number = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -176,9 +179,10 @@ def store_thought(ws: Workspace, new: NewThought) -> WriteResult[ThoughtReport]:
     session = new.session_id or str(uuid.uuid4())
     branch = new.branch_id or (f"branch-{uuid.uuid4().hex[:8]}" if new.branch_from_thought else "")
     doc_id = thought_id(session, new.thought_number, branch)
-    if why := find_id_problem(doc_id):
+    id_problem = find_id_problem(doc_id)
+    if id_problem:
         raise UsageInvalid(
-            f"the thought's id {doc_id[:80]!r} {why}.",
+            f"the thought's id {doc_id[:80]!r} {id_problem}.",
             hint="use a shorter session_id and branch_id, or leave them out",
             parameter="session_id",
         )
@@ -186,8 +190,8 @@ def store_thought(ws: Workspace, new: NewThought) -> WriteResult[ThoughtReport]:
     store = stores.find_tools_store(ws)
 
     def plan_thought(at: At) -> Planned[ThoughtReport]:
-        collection, made = stores.find_or_define(store, at, stores.THOUGHTS)
-        session_thoughts = [] if made else read_sessions(store, at, [session])
+        collection, is_new = stores.find_or_define(store, at, stores.THOUGHTS)
+        session_thoughts = [] if is_new else read_sessions(store, at, [session])
         place = ThoughtPlace(
             session_id=session,
             thought_number=new.thought_number,
@@ -198,16 +202,16 @@ def store_thought(ws: Workspace, new: NewThought) -> WriteResult[ThoughtReport]:
             timestamp=clock.now(),
             custom_data=dict(new.custom_data),
         )
-        before = None if made else store.engine.find_document(at, collection.name, doc_id)
+        before = None if is_new else store.engine.find_document(at, collection.name, doc_id)
         row = build_document(collection.name, doc_id, new.thought, build_metadata(place), before=before)
-        was = thought_of(before) if before else None
-        if was and (was.place.session_id, was.place.branch_id) != (session, branch):
-            raise _place_taken(doc_id, was)
+        old = thought_of(before) if before else None
+        if old and (old.place.session_id, old.place.branch_id) != (session, branch):
+            raise _build_id_taken(doc_id, old)
         thought = Thought(doc_id, new.thought, place)
         previous = _list_previous(session_thoughts, place)
-        if before and was and content_hash(new.thought) == before.content_hash and _is_same(was, thought):
-            return Planned(None, _build_report(was, previous, replaced=False))
-        write = stores.prepare_write(store, [stores.CollectionPut(collection, made, [row])])
+        if before and old and content_hash(new.thought) == before.content_hash and _is_same(old, thought):
+            return Planned(None, _build_report(old, previous, replaced=False))
+        write = stores.prepare_write(store, [stores.CollectionPut(collection, is_new, [row])])
         return Planned(write, _build_report(thought, previous, replaced=before is not None))
 
     return writing.write_rows(store, plan_thought, "write down a thought")
@@ -225,9 +229,9 @@ def _build_report(thought: Thought, previous: Sequence[Thought], *, replaced: bo
         previous_thoughts_count=len(previous),
         previous_thoughts=[
             PreviousThought(
-                thought.id, thought.place.thought_number, thought.place.branch_id, thought.content[:SHOWN_CHARACTERS]
+                earlier.id, earlier.place.thought_number, earlier.place.branch_id, earlier.content[:MAX_SHOWN_CHARS]
             )
-            for thought in previous[-SHOWN:]
+            for earlier in previous[-MAX_SHOWN_THOUGHTS:]
         ],
         replaced=replaced,
     )
@@ -273,13 +277,14 @@ def _list_previous(session: Sequence[Thought], place: ThoughtPlace) -> list[Thou
     return [*trunk, *branch]
 
 
-def _is_same(was: Thought, now: Thought) -> bool:
-    return msgspec.structs.replace(was, place=msgspec.structs.replace(was.place, timestamp=now.place.timestamp)) == now
+def _is_same(old: Thought, new: Thought) -> bool:
+    """Return whether two thoughts differ at most in their times."""
+    return msgspec.structs.replace(old, place=msgspec.structs.replace(old.place, timestamp=new.place.timestamp)) == new
 
 
-def _place_taken(doc_id: str, was: Thought) -> UsageInvalid:
+def _build_id_taken(doc_id: str, old: Thought) -> UsageInvalid:
     return UsageInvalid(
-        f"session {was.place.session_id!r} already has a thought with the id {doc_id!r}.",
+        f"session {old.place.session_id!r} already has a thought with the id {doc_id!r}.",
         hint="use another session_id or branch_id",
         parameter="session_id",
     )

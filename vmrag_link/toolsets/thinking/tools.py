@@ -92,7 +92,7 @@ def _describe_similar(count_text: str, threshold: float, best: float | None) -> 
     return f"{count_text} with a similarity of at least {threshold}{nearest}."
 
 
-SUMMARY = 300
+MAX_SUMMARY_CHARS = 300
 """Maximum number of characters of a session's summary."""
 
 
@@ -162,8 +162,10 @@ def similar_thoughts(
     Without `branches`, only thoughts of the trunk. Raises the errors of `Searcher.find_nearest`.
     """
     where: list[Mapping[str, Any]] = [{"thought_number": {"$gte": 1}}]
-    where += [{"session_id": session}] if session else []
-    where += [] if branches else [{"branch_id": ""}]
+    if session:
+        where.append({"session_id": session})
+    if not branches:
+        where.append({"branch_id": ""})
     store = stores.find_tools_store(ws)
 
     def search_view(searcher: Searcher, view: View) -> tuple[SimilarThoughts, AnswerOrigin]:
@@ -206,9 +208,9 @@ def similar_sessions(
         near = searcher.rank_groups(THOUGHTS, text, _find_session)
         best = next(iter(near.values()), None)
         names = [name for name, nearness in near.items() if nearness >= minimum][:k]
-        held = think.read_sessions(store, view.at, names)
+        thoughts = think.read_sessions(store, view.at, names)
         rows = [
-            _build_session(name, near[name], [thought for thought in held if thought.place.session_id == name])
+            _build_session(name, near[name], [thought for thought in thoughts if thought.place.session_id == name])
             for name in names
         ]
         return SimilarSessions(rows, len(rows), minimum, best), find_view_origin(store, view)
@@ -221,18 +223,17 @@ def _find_session(header: DocumentHeader) -> str | None:
     return thought.place.session_id if thought else None
 
 
-def _build_session(name: str, similarity: float, held: Sequence[Thought]) -> SimilarSession:
-    trunk = [thought.content for thought in held if not thought.place.branch_id] or [
-        thought.content for thought in held
-    ]
-    return SimilarSession(name, _build_summary(trunk), similarity, len(held))
+def _build_session(name: str, similarity: float, thoughts: Sequence[Thought]) -> SimilarSession:
+    trunk = [thought for thought in thoughts if not thought.place.branch_id] or thoughts
+    return SimilarSession(name, _build_summary([thought.content for thought in trunk]), similarity, len(thoughts))
 
 
 def _build_summary(texts: Sequence[str]) -> str:
+    """Return the beginnings of the first and the last text, shortened to fit."""
     if len(texts) < 2:  # noqa: PLR2004  a first and a last one
-        return "".join(texts)[:SUMMARY]
+        return "".join(texts)[:MAX_SUMMARY_CHARS]
     between = " … "
-    room = SUMMARY - len(between)
+    room = MAX_SUMMARY_CHARS - len(between)
     last = texts[-1][: max(room // 2, room - len(texts[0]))]
     return texts[0][: room - len(last)] + between + last
 
