@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from vmrag_link.embedding import static
+from vmrag_link.embedding.byte_pairs import SPACE
 
 WEIGHTS = "weights/l2_supercat_256.safetensors"
 WEIGHTS_SHA256 = "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5"
@@ -119,12 +120,12 @@ def neighbours(merges: Iterable[str]) -> list[set[str]]:
         joints.add((front[-1], back[0]))
     groups: dict[str, set[str]] = {}
     for joint, right in joints:
-        if joint == static.SPACE:
+        if joint == SPACE:
             groups.setdefault(right, {right})
         elif (one := groups.setdefault(joint, {joint})) is not (other := groups.setdefault(right, {right})):
             one |= other
             groups |= dict.fromkeys(other, one)
-    groups.pop(static.SPACE, None)
+    groups.pop(SPACE, None)
     unique = {id(group): group for group in groups.values()}
     return sorted(unique.values(), key=lambda characters: (-len(characters), min(characters)))
 

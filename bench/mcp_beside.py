@@ -21,7 +21,7 @@ from typing import Any
 from bench import knowledge
 from bench.mcp_process import OURS, Server, serving
 from bench.timing import Figure
-from vmrag_link.embedding.static import TOKENIZER_FOLDER
+from vmrag_link.embedding.minilm import TOKENIZER_FOLDER
 
 CALLS = 40
 ADDITIONS = 10

@@ -321,13 +321,12 @@ def test_client_that_lost_its_lease_takes_nothing_away_from_the_next(database):
     """It comes back after a long sleep: the collection that it filled has another name by then."""
     client = database.client()
     name = contents.collection_name("0" * 12, "1" * 32)
-    slow, quick = sharing.Lease(client, name), sharing.Lease(database.client(), name)
-    assert slow.acquire()
-    assert not quick.acquire()
+    slow = sharing.take_lease(client, name)
+    assert sharing.take_lease(database.client(), name) is None
     assert client.update_collection(
         slow.collection, metadata={"vmrag_holder": "x", "vmrag_until": int(time.time()) - 1}
     )
-    assert quick.acquire()
+    quick = sharing.take_lease(database.client(), name)
     slow._renewed = 0.0
     with pytest.raises(sharing.LeaseLost):
         slow.renew()
@@ -339,7 +338,7 @@ def test_overlong_lease_blocks_no_client(database):
     client = database.client()
     name = contents.collection_name("0" * 12, "1" * 32)
     client.create_collection(name + contents.BUILDING, {"vmrag_holder": "x", "vmrag_until": 2**40})
-    assert sharing.Lease(client, name).acquire()
+    assert sharing.take_lease(client, name)
 
 
 def test_silent_server_is_contacted_once_per_command(database, monkeypatch):
@@ -356,7 +355,7 @@ def test_list_of_collections_that_never_ends_is_given_up(database, network):
     result = {"id": client.create_collection("vmrag-x", {"a": 1}).id, "name": "vmrag-x"}
     network.rule = lambda request: Fault(rewrite=lambda _: [result] * 100) if "?limit=" in request.path else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vmrag_link.chroma_server.client.MOST_COLLECTIONS", 500)
+        patch.setattr("vmrag_link.chroma_server.client.MAX_COLLECTIONS", 500)
         with pytest.raises(ChromaServerFailed, match="lists more than 500 collections"):
             client.list_collections()
 

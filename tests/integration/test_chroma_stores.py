@@ -25,7 +25,7 @@ from vmrag_link.chroma import build as building
 from vmrag_link.chroma import check, stores
 from vmrag_link.chroma.bindings import BATCH, RowBatch, open_store
 from vmrag_link.chroma.build import BuiltStore
-from vmrag_link.chroma.check import OpenIndex
+from vmrag_link.chroma.open_index import OpenIndex
 from vmrag_link.chroma.stores import Stores
 from vmrag_link.embedding.base import make_uniform_vector
 from vmrag_link.embedding.cache import embed_texts

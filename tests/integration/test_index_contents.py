@@ -19,7 +19,7 @@ from tests.support.terminal import Project
 from vmrag_link import file_access
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
-from vmrag_link.embedding.registry import HashModel
+from vmrag_link.embedding.hash_model import HashModel
 from vmrag_link.index import draft, flat_files, postings, seal, view
 from vmrag_link.index.view import find_index_problem, segments_folder
 from vmrag_link.sync import adding

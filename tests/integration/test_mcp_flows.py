@@ -11,7 +11,7 @@ from tests.support import contract_world
 from tests.support.chroma import needs_chroma
 from tests.support.contract_states import OFF, State, with_model
 from tests.support.mcp import Tools, warned
-from vmrag_link.embedding.registry import HashModel
+from vmrag_link.embedding.hash_model import HashModel
 from vmrag_link.errors import EmbeddingFailed, IndexFailed
 from vmrag_link.index.draft import Draft
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support import terminal
 from tests.support.mcp import Tools, warned
 from tests.support.terminal import Project, opened
-from vmrag_link.embedding.static import MiniLmModel
+from vmrag_link.embedding.minilm import MiniLmModel
 from vmrag_link.engines.base import Write
 from vmrag_link.index.views import list_segments
 from vmrag_link.models import Document, content_hash

@@ -164,7 +164,7 @@ def test_output_to_a_file_is_complete_despite_progress_bars(project, monkeypatch
 
 COUNTING = """
 from pathlib import Path
-from vmrag_link.embedding.registry import HashModel
+from vmrag_link.embedding.hash_model import HashModel
 embed = HashModel.embed
 def counted(self, texts):
     with Path(os.environ["COUNTED"]).open("a") as out:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from bench import default_model
 from tests.support.long import examples
-from vmrag_link.embedding import static
-from vmrag_link.embedding.static import SPACE, BytePairTokenizer
+from vmrag_link.embedding import byte_pairs, static
+from vmrag_link.embedding.byte_pairs import SPACE, BytePairTokenizer
 
 ROOT = Path(__file__).parents[2]
 CONTENT = (static.FOLDER / static.TOKENIZER).read_bytes()
@@ -135,7 +135,7 @@ def test_fifty_megabytes_have_the_tokens_of_the_library() -> None:
 
 
 def test_tokenizer_cache_is_bounded_and_thread_safe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(static, "REMEMBERED_CHARACTERS", 500)
+    monkeypatch.setattr(byte_pairs, "MAX_REMEMBERED_CHARS", 500)
     tokenizer = BytePairTokenizer(CONTENT, GROUPS)
     texts = [" ".join(f"word{number} wort{number}" for number in range(start, start + 20)) for start in range(400)]
     with ThreadPoolExecutor(4) as pool:

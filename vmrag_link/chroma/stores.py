@@ -110,8 +110,6 @@ class Stores(Directories):
         name = f"{first}{joint}{files[:FILES_DIGITS]}{'+' if contents else ''}{contents}"
         return self.root / f"{name}-{self.settings}"
 
-    # -- verifying ---------------------------------------------------------------------------------
-
     def find_problem(self, path: Path, stand_ins: Callable[[], Collection[str]]) -> str:
         """Return why a store of an index cannot be used; empty if it can. This reads sizes only.
 
@@ -124,7 +122,8 @@ class Stores(Directories):
         if seal.format != STORE_FORMAT or seal.settings != self.settings:
             return "it has another format"
         for name, file in seal.files.items():
-            if (size := _measure_file(path / name)) != file.size:
+            size = _measure_file(path / name)
+            if size != file.size:
                 return f"{name} has {size} bytes instead of {file.size}"
         if _measure_file(path / DATABASE_FILE) < seal.database:
             return f"{DATABASE_FILE} was truncated"
@@ -169,8 +168,6 @@ class Stores(Directories):
         """Write the contents of a store into its folder, for `read_contents`."""
         file_access.write_atomically(folder / CONTENTS_FILE, msgspec.msgpack.encode(contents), durable=False)
 
-    # -- handing out and removing ------------------------------------------------------------------
-
     def write_lease(self, path: Path) -> None:
         """Write a lease. The caller holds the lock of the store."""
         try:
@@ -204,8 +201,6 @@ class Stores(Directories):
             remove_orphaned_lock(_find_lease_path(path))  # unless the store was built and lent again in the meantime
         return removed
 
-    # -- copying -----------------------------------------------------------------------------------
-
     def list_bases(self) -> list[Path]:
         """Return the finished stores of revisions with the current settings."""
         sealed = ((path, read_seal(path)) for path in self.list_newest_first() if "+" not in path.name)
@@ -225,7 +220,8 @@ class Stores(Directories):
                 copy_tree(source, target)
         except sqlite3.Error as error:
             raise _make_error(source, str(error)) from error
-        if problem := self.find_mismatch(target):
+        problem = self.find_mismatch(target)
+        if problem:
             raise _make_error(source, problem)
 
 

@@ -7,6 +7,7 @@ used in a URL only if it is valid.
 from __future__ import annotations
 
 import base64
+import functools
 import re
 import struct
 from collections.abc import Mapping, Sequence
@@ -28,9 +29,10 @@ from vmrag_link.errors import ChromaServerFailed, shortened
 from vmrag_link.models import Record
 from vmrag_link.terminal_text import escape_line
 
-NOT_FOUND, CONFLICT = 404, 409
-LIST_PAGE = 100
-MOST_COLLECTIONS = 100_000
+NOT_FOUND = 404
+CONFLICT = 409
+PAGE_COLLECTIONS = 100
+MAX_COLLECTIONS = 100_000
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 T = TypeVar("T")
@@ -74,20 +76,15 @@ class ChromaClient:
 
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
-        self._limits: ServerLimits | None = None
 
-    @property
+    @functools.cached_property
     def limits(self) -> ServerLimits:
         """The limits of requests to the server. This asks the server once."""
-        if self._limits is None:
-            if self.address.mode == "cloud":
-                self._limits = CLOUD
-            else:
-                checks = self._decode_answer(
-                    self._request("GET", f"{self._base_url}/api/v2/pre-flight-checks"), _Checks
-                )
-                self._limits = ServerLimits(max(1, min(BATCH_RECORDS, checks.max_batch_size)))
-        return self._limits
+        if self.address.mode == "cloud":
+            return CLOUD
+        answer = self._request("GET", f"{self.address.url.rstrip('/')}/api/v2/pre-flight-checks")
+        checks = self._decode_answer(answer, _Checks)
+        return ServerLimits(max(1, min(BATCH_RECORDS, checks.max_batch_size)))
 
     # -- collections -------------------------------------------------------------------------------
 
@@ -172,15 +169,15 @@ class ChromaClient:
         self.require_database()
         collections = list[RemoteCollection]()
         while True:
-            query = f"{self._collections_url}?limit={LIST_PAGE}&offset={len(collections)}"
+            query = f"{self._collections_url}?limit={PAGE_COLLECTIONS}&offset={len(collections)}"
             page = self._decode_answer(
-                self._request("GET", query, max_bytes=LIST_PAGE * LISTED_BYTES), list[RemoteCollection]
+                self._request("GET", query, max_bytes=PAGE_COLLECTIONS * LISTED_BYTES), list[RemoteCollection]
             )
             collections += page
-            if len(page) < LIST_PAGE:
+            if len(page) < PAGE_COLLECTIONS:
                 return collections
-            if len(collections) > MOST_COLLECTIONS:
-                raise self.make_error(f"lists more than {MOST_COLLECTIONS} collections")
+            if len(collections) > MAX_COLLECTIONS:
+                raise self.make_error(f"lists more than {MAX_COLLECTIONS} collections")
 
     def count_records(self, collection: RemoteCollection) -> int:
         return self._decode_answer(self._request("GET", f"{self._make_collection_url(collection)}/count"), int)
@@ -210,7 +207,8 @@ class ChromaClient:
         max_bytes = estimate_page_bytes(sum(texts.values()), len(texts), dimensions)
         answer = self._request("POST", f"{self._make_collection_url(collection)}/get", body, max_bytes=max_bytes)
         page = self._decode_answer(answer, _Page)
-        vectors, documents = page.embeddings or [], page.documents or [None] * len(page.ids)
+        vectors = page.embeddings or []
+        documents = page.documents or [None] * len(page.ids)
         if len(page.ids) != len(vectors) or len(page.ids) != len(documents) or {*page.ids} != texts.keys():
             raise self.make_error(
                 f"lacks records of the collection {escape_text(collection.name)}: it returned {len(page.ids)} of {len(texts)}"
@@ -234,10 +232,6 @@ class ChromaClient:
         )
 
     @property
-    def _base_url(self) -> str:
-        return self.address.url.rstrip("/")
-
-    @property
     def _collections_url(self) -> str:
         return f"{self.address.database_url}/collections"
 
@@ -252,6 +246,7 @@ class ChromaClient:
     def _request(
         self, method: str, url: str, body: object = None, *, max_bytes: int = SHORT_ANSWER, once: bool = False
     ) -> bytes:
+        """Return the body of the answer to a request. `once`: do not repeat it after a failure."""
         address = self.address
         if address.flaw:
             raise self.make_error(

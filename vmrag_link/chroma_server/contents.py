@@ -1,8 +1,11 @@
 """The contents of a shared collection: its name, its seal, the ids of its records, and its vectors.
 
+The *seal* is metadata that proves that a collection is complete: the number and a digest of its
+records. The name of a collection has one of these forms:
+
 vmrag-<owner>-<contents>      sealed: it has all records, and no client changes it
 vmrag-<owner>-<contents>-b    a client is building it
-vmrag-<owner>-<contents>-x…   abandoned; any client may delete it
+vmrag-<owner>-<contents>-x…   abandoned: any client may delete it
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from vmrag_link.chroma.check import ChunkRow, DocumentRows, OpenIndex, VectorSource
+from vmrag_link.chroma.open_index import ChunkRow, DocumentRows, OpenIndex, VectorSource
 from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection, SharedRow, escape_text
 from vmrag_link.chroma_server.server import ServerLimits, split_batches
 from vmrag_link.index.metadata import RESERVED_METADATA
@@ -25,7 +28,12 @@ from vmrag_link.index.view import IndexedCollection
 from vmrag_link.models import Collection, DocumentHeader, Record, content_hash, encode_canonical_json
 
 FORMAT = 1
-BUILDING, ABANDONED = "-b", "-x"
+BUILDING = "-b"
+"""Suffix of a collection that a client is building."""
+
+ABANDONED = "-x"
+"""Suffix of a collection that any client may delete."""
+
 _NAME = re.compile(r"vmrag-[0-9a-f]{12}-[0-9a-f]{32}(?P<state>-b|-x[0-9a-f]{6})?")
 _RECORD_DIGITS = 32
 
@@ -42,9 +50,16 @@ def fingerprint_contents(collection: Collection, headers: Iterable[DocumentHeade
 
     The order of the headers does not matter.
     """
-    decisive = [collection.name, collection.embedding_function, collection.embedding_model]
-    numbers = [collection.embedding_dimensions, collection.chunking]
-    digest = hashlib.sha256(encode_canonical_json(["vmrag-shared", FORMAT, *decisive, *numbers]).encode())
+    decisive = [
+        "vmrag-shared",
+        FORMAT,
+        collection.name,
+        collection.embedding_function,
+        collection.embedding_model,
+        collection.embedding_dimensions,
+        collection.chunking,
+    ]
+    digest = hashlib.sha256(encode_canonical_json(decisive).encode())
     for row in sorted((header.doc_id, header.title, header.content_hash, header.metadata) for header in headers):
         digest.update(encode_canonical_json(row).encode())
     return digest.hexdigest()[:32]
@@ -128,7 +143,7 @@ def parse_seal(metadata: Mapping[str, Any] | None) -> CollectionSeal | None:
     return seal if seal.format == FORMAT else None
 
 
-_AT_ONCE = 500
+_BATCH_DOCUMENTS = 500
 """Number of documents whose texts are read together."""
 
 
@@ -193,19 +208,21 @@ class SharedContents(NamedTuple):
         Equal texts get equal vectors, although a service may have returned different vectors for
         one text.
         """
-        repeated = {name for name, number in Counter(self.list_hashes().values()).items() if number > 1}
+        counts = Counter(self.list_hashes().values())
+        repeated = {text_hash for text_hash, count in counts.items() if count > 1}
         first: dict[str, bytes] = {}
         for chunks in self._batch_chunks():
             vectors = self.vectors(self.source.reader, self.indexed, {chunk.row: chunk.text for chunk in chunks})
             for chunk in chunks:
-                name, vector = content_hash(chunk.text), vectors[chunk.row]
-                yield chunk, first.setdefault(name, vector) if name in repeated else vector
+                text_hash = content_hash(chunk.text)
+                vector = vectors[chunk.row]
+                yield chunk, first.setdefault(text_hash, vector) if text_hash in repeated else vector
 
     def _batch_chunks(self) -> Iterator[list[ChunkRow]]:
         batch: list[DocumentRows] = []
         for document in self.source.list_documents(self.indexed):
             batch.append(document)
-            if len(batch) == _AT_ONCE:
+            if len(batch) == _BATCH_DOCUMENTS:
                 yield self.source.list_chunks(self.indexed, batch)
                 batch = []
         if batch:

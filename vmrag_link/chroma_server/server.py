@@ -100,11 +100,13 @@ def split_batches(records: Iterable[tuple[T, int]], limit: int) -> Iterator[list
     """Yield records in batches of at most `limit` records and `BATCH_BYTES` bytes. Each record is
     given with its bytes.
     """
-    batch, size = list[T](), 0
+    batch: list[T] = []
+    size = 0
     for record, length in records:
         if batch and (len(batch) == limit or size + length > BATCH_BYTES):
             yield batch
-            batch, size = [], 0
+            batch = []
+            size = 0
         batch.append(record)
         size += length
     if batch:

@@ -43,12 +43,13 @@ def share_collection(
     replaced. A failure leaves nothing behind. Raises `ChromaServerFailed`, and the errors of the
     index's vectors.
     """
-    if existing := client.find_collection(name):
+    existing = client.find_collection(name)
+    if existing:
         if not find_share_problem(client, existing, seal):
             return "there"
         remove_collection(client, existing)
-    lease = Lease(client, name)
-    if not lease.acquire() or lease.collection is None:
+    lease = take_lease(client, name)
+    if lease is None:
         return "elsewhere"
     building = lease.collection
     try:
@@ -68,12 +69,12 @@ def _fill_collection(
 ) -> None:
     """Add all records, and read each one back. Raises `LeaseLost`."""
     building = lease.collection
-    assert building is not None  # noqa: S101  the lease was acquired
     with progress.task(SHARING, count) as task:
         for rows in contents.batch_rows(client.limits):
             lease.renew()
             client.add_records(building, rows)
-            if difference := find_changed_record(client, building, rows, contents.dimensions):
+            difference = find_changed_record(client, building, rows, contents.dimensions)
+            if difference:
                 raise client.make_error(f"did not store the records correctly: {difference}")
             task.advance(len(rows))
     if client.count_records(building) != count:
@@ -141,9 +142,11 @@ def find_difference(
     because other processors compute other last bits. A text that the server was never given is not
     a difference.
     """
-    if problem := find_share_problem(client, collection, contents.make_seal()):
+    problem = find_share_problem(client, collection, contents.make_seal())
+    if problem:
         return problem
-    hashes, vectors = contents.list_hashes(), list[tuple[str, bytes]]()
+    hashes = contents.list_hashes()
+    vectors: list[tuple[str, bytes]] = []
     for rows in contents.batch_rows(client.limits):
         lengths = {row.id: len((row.text or "").encode()) for row in rows}
         records = client.read_records(collection, lengths, dimensions=contents.dimensions)
@@ -160,13 +163,19 @@ def find_difference(
 
 
 def _are_similar(one: bytes, other: bytes) -> bool:
-    a, b = array.array("f", one), array.array("f", other)
-    return math.dist(a, b) < VECTOR_TOLERANCE * max(1.0, math.hypot(*b))
+    first = array.array("f", one)
+    second = array.array("f", other)
+    return math.dist(first, second) < VECTOR_TOLERANCE * max(1.0, math.hypot(*second))
 
 
 LEASE_SECONDS = 120.0
 _ATTEMPTS = 3
-_HOLDER, _UNTIL = "vmrag_holder", "vmrag_until"
+
+_HOLDER = "vmrag_holder"
+"""Key in the metadata of a collection: the client with the lease."""
+
+_UNTIL = "vmrag_until"
+"""Key in the metadata of a collection: the end of the lease, in seconds since 1970."""
 
 
 class LeaseLost(Exception):
@@ -174,46 +183,48 @@ class LeaseLost(Exception):
 
 
 class Lease:
-    """The right to build a collection, for a limited time. `renew` extends it."""
+    """The right to build a collection, for a limited time. `take_lease` creates it."""
 
-    def __init__(self, client: ChromaClient, name: str) -> None:
+    def __init__(self, client: ChromaClient, collection: RemoteCollection, holder: str) -> None:
         self._client = client
-        self._name = name + contents.BUILDING
-        self._holder = os.urandom(8).hex()
-        self._renewed = 0.0
-        self.collection: RemoteCollection | None = None
-
-    def acquire(self) -> bool:
-        """Try to get the lease, and return whether this client has it. A collection with an expired
-        lease is removed.
-        """
-        for _ in range(_ATTEMPTS):
-            self._renewed = time.monotonic()
-            self.collection = self._client.create_collection(self._name, self._build_metadata())
-            if self.collection:
-                return True
-            existing = self._client.find_collection(self._name)
-            if existing is None:
-                continue  # its holder has just finished or removed it
-            metadata = existing.metadata or {}
-            if metadata.get(_HOLDER) == self._holder:  # the answer to our first attempt was lost
-                self.collection = existing
-                return True
-            if is_lease_current(metadata):
-                return False
-            remove_collection(self._client, existing)
-        return False
+        self._holder = holder
+        self._renewed = time.monotonic()
+        self.collection = collection
 
     def renew(self) -> None:
         """Extend the lease if it is time to. Raises `LeaseLost`."""
-        if time.monotonic() - self._renewed < LEASE_SECONDS / 4 or self.collection is None:
+        if time.monotonic() - self._renewed < LEASE_SECONDS / 4:
             return
-        if not self._client.update_collection(self.collection, metadata=self._build_metadata()):
+        if not self._client.update_collection(self.collection, metadata=_build_metadata(self._holder)):
             raise LeaseLost
         self._renewed = time.monotonic()
 
-    def _build_metadata(self) -> dict[str, Any]:
-        return {_HOLDER: self._holder, _UNTIL: int(time.time() + LEASE_SECONDS)}
+
+def take_lease(client: ChromaClient, name: str) -> Lease | None:
+    """Return a lease for building a collection; None if another client has it.
+
+    A collection with an expired lease is removed.
+    """
+    building_name = name + contents.BUILDING
+    holder = os.urandom(8).hex()
+    for _ in range(_ATTEMPTS):
+        collection = client.create_collection(building_name, _build_metadata(holder))
+        if collection:
+            return Lease(client, collection, holder)
+        existing = client.find_collection(building_name)
+        if existing is None:
+            continue  # its holder has just finished or removed it
+        metadata = existing.metadata or {}
+        if metadata.get(_HOLDER) == holder:  # the answer to our first attempt was lost
+            return Lease(client, existing, holder)
+        if is_lease_current(metadata):
+            return None
+        remove_collection(client, existing)
+    return None
+
+
+def _build_metadata(holder: str) -> dict[str, Any]:
+    return {_HOLDER: holder, _UNTIL: int(time.time() + LEASE_SECONDS)}
 
 
 def is_lease_current(metadata: dict[str, Any]) -> bool:

@@ -27,7 +27,7 @@ from vmrag_link.file_access import sync_to_disk
 from vmrag_link.models import Record
 from vmrag_link.progress import ASKING, EMBEDDING, QUIET, Progress
 
-KEYS_A_QUERY = 500
+KEYS_PER_QUERY = 500
 
 
 class Excess(Record, frozen=True):
@@ -61,9 +61,8 @@ class EmbeddingCache:
         def read(connection: sqlite3.Connection) -> dict[str, Vector]:
             by_key: dict[bytes, Vector] = {}
             used: set[int] = set()
-            for keys in _split_batches(
-                sorted(names), KEYS_A_QUERY
-            ):  # sorted, because adjacent keys are in one page of the index
+            sorted_keys = sorted(names)  # adjacent keys are in one page of the index
+            for keys in _split_batches(sorted_keys, KEYS_PER_QUERY):
                 marks = ",".join("?" * len(keys))
                 rows = connection.execute(
                     f"SELECT rowid, key, vector, checksum FROM vectors WHERE key IN ({marks})",  # noqa: S608
@@ -206,9 +205,12 @@ def _split_batches(items: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
         yield batch
 
 
-BATCH, LOCAL_BATCH = 256, 4096
-"""Number of texts whose vectors are stored at once. It is larger for a local model, which can
-compute them again for free.
+BATCH = 256
+"""Number of texts of a service whose vectors are stored at once."""
+
+LOCAL_BATCH = 4096
+"""Number of texts of a local model whose vectors are stored at once. It is larger, because a local
+model can compute them again for free.
 """
 
 

@@ -94,9 +94,11 @@ class CacheFile:
 
         Return the new path of the damaged file, and the number of rows.
         """
-        aside = self._rename_damaged_file()
+        renamed = self._rename_damaged_file()
         self.run_once(table.create_tables, new=True)
-        return aside, self.run_once(lambda connection: table.salvage_rows(connection, aside)) if aside else 0
+        if renamed is None:
+            return None, 0
+        return renamed, self.run_once(lambda connection: table.salvage_rows(connection, renamed))
 
     def _report_loss(self, damage: UnusableCache, aside: Path | None, kept: int) -> None:
         if aside:

@@ -43,6 +43,8 @@ _BLOCKS = f"FROM vectors LEFT JOIN uses ON uses.block = vectors.rowid / {BLOCK}"
 
 
 class Row(NamedTuple):
+    """A row of the table of vectors."""
+
     id: int
     key: bytes
     vector: Vector
@@ -70,9 +72,6 @@ def create_tables(connection: sqlite3.Connection) -> None:
         connection.execute(f"CREATE TABLE {_USES}")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {_count_days()}")
-
-
-# -- proof
 
 
 def is_proven(key: object, vector: object, checksum: object) -> bool:
@@ -146,9 +145,6 @@ def salvage_rows(connection: sqlite3.Connection, damaged: Path) -> int:
     return len(keys)
 
 
-# -- use and age
-
-
 def _count_days() -> int:
     """Return the number of days since 1970, UTC."""
     return int(time.time() // DAY_SECONDS)
@@ -160,11 +156,12 @@ def note_use(connection: sqlite3.Connection, used: set[int]) -> None:
         return
     bounds = (_count_days(), min(used), max(used))
     noted = connection.execute("SELECT block FROM uses WHERE day >= ? AND block BETWEEN ? AND ?", bounds)
-    if fresh := used.difference(block for (block,) in noted):
+    new_blocks = used.difference(block for (block,) in noted)
+    if new_blocks:
         connection.execute("PRAGMA busy_timeout = 0")
         # If the file is busy or read-only, or the disk is full, a later call records the use.
         with contextlib.suppress(sqlite3.OperationalError), transaction(connection):
-            mark_used(connection, fresh)
+            mark_used(connection, new_blocks)
 
 
 def mark_used(connection: sqlite3.Connection, blocks: Iterable[int]) -> None:

@@ -1,23 +1,13 @@
-"""Embedding models by the names in settings and collections.
-
-It also defines the model `hash` for tests: words and their letter triples, hashed into 256
-dimensions, in Python.
-"""
+"""Choose an embedding model by its name in settings or in a collection, and load it."""
 
 from __future__ import annotations
 
-import math
-import re
-import struct
-import zlib
-from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 
-from vmrag_link.embedding.base import SERVICES, Model, Vector, make_uniform_vector, require_unicode
-from vmrag_link.embedding.static import MiniLmModel, StaticModel
+from vmrag_link.embedding.base import SERVICES, Model
+from vmrag_link.embedding.static import StaticModel
 from vmrag_link.errors import EmbeddingMismatch, UsageInvalid, nearest
 from vmrag_link.models import Collection, Record
 from vmrag_link.settings import EmbeddingSettings
@@ -64,7 +54,7 @@ class ModelChoice(Record, frozen=True):
 
     def load(self) -> Model:
         """Return the model. It loads nothing large, and sends no request to a service, before the
-        first `embed`.
+        first `Model.embed`.
 
         Exception: it requests the dimensions of a new model from the service.
         """
@@ -72,8 +62,12 @@ class ModelChoice(Record, frozen=True):
             case "default":
                 return StaticModel()
             case "hash":
+                from vmrag_link.embedding.hash_model import HashModel  # only for tests
+
                 return HashModel()
             case "minilm":
+                from vmrag_link.embedding.minilm import MiniLmModel  # few projects use it
+
                 return MiniLmModel(Path(self.folder) if self.folder else None)
         from vmrag_link.embedding.services import ServiceModel  # it imports sockets, which a local model does not need
 
@@ -137,53 +131,3 @@ def choose_stored_model(
             collection_name=collection.name,
         )
     return msgspec.structs.replace(choice, model=stored.model, dimensions=stored.dimensions)
-
-
-HASH_DIMENSIONS = 256
-WORD_WEIGHT = 2
-NGRAM = 3
-_WORDS = r"\w+"
-
-
-class HashModel(Model):
-    """A model for tests. It adds up integers and takes one square root, so the bytes are the same
-    everywhere.
-    """
-
-    name = "hash"
-    dimensions = HASH_DIMENSIONS
-    unrelated = 0.35
-    window = None
-    fingerprint = "hash-words-triples-256 v1"
-
-    def embed(self, texts: Sequence[str]) -> list[Vector]:
-        require_unicode(texts)
-        return [_embed_text(text) for text in texts]
-
-
-def _embed_text(text: str) -> Vector:
-    sums = [0] * HASH_DIMENSIONS
-    for word in set(re.findall(_WORDS, text.casefold())):  # once each, or small frequent words would dominate
-        for index, weight in _list_features(word):
-            sums[index] += weight
-    length = math.sqrt(sum(number * number for number in sums))
-    return (
-        struct.pack(f"<{HASH_DIMENSIONS}f", *[number / length for number in sums])
-        if length
-        else make_uniform_vector(HASH_DIMENSIONS)
-    )
-
-
-@lru_cache(maxsize=1 << 16)
-def _list_features(word: str) -> tuple[tuple[int, int], ...]:
-    """Return (dimension, signed weight) of a word and of each of its letter triples. The ends are
-    marked.
-    """
-    marked = f"<{word}>"
-    triples = [marked[start : start + NGRAM] for start in range(len(marked) - NGRAM + 1)]
-    return (_make_feature(word, WORD_WEIGHT), *[_make_feature(triple, 1) for triple in triples])
-
-
-def _make_feature(name: str, weight: int) -> tuple[int, int]:
-    number = zlib.crc32(name.encode())
-    return number % HASH_DIMENSIONS, weight if number >> 31 else -weight

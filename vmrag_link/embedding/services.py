@@ -9,6 +9,7 @@ model, independent of the model for new collections.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import struct
@@ -29,12 +30,14 @@ WINDOW = 4000
 """Number of characters that every usual model accepts: 8,000 tokens, if a character is two tokens.
 """
 
-MOST_CHARACTERS = 100_000
+MAX_REQUEST_CHARS = 100_000
 """Maximum number of characters in one request. OpenAI accepts 300,000 tokens."""
 
-MOST_DIMENSIONS = 16_384
+MAX_DIMENSIONS = 16_384
 PROBE = "dimensions"
-NO_SUCH = 404
+"""A text that is embedded to find the number of dimensions."""
+
+NOT_FOUND = 404
 _FINGERPRINT = rf"(?P<service>[a-z]+) (?P<model>{SERVICE_MODEL}) (?P<dimensions>[1-9][0-9]{{0,4}}) unit v1"
 
 
@@ -50,7 +53,7 @@ def parse_fingerprint(name: str, fingerprint: str) -> StoredModel | None:
     version.
     """
     match = re.fullmatch(_FINGERPRINT, fingerprint)
-    if match is None or match["service"] != name or int(match["dimensions"]) > MOST_DIMENSIONS:
+    if match is None or match["service"] != name or int(match["dimensions"]) > MAX_DIMENSIONS:
         return None
     return StoredModel(match["model"], int(match["dimensions"]))
 
@@ -69,7 +72,8 @@ class ServiceModel(Model):
     def __init__(
         self, name: str, model: str, url: str, dimensions: int = 0, *, permitted: bool = False, keyed: bool = False
     ) -> None:
-        self._name, self._model = name, model
+        self._name = name
+        self._model = model
         self._service = SERVICES[name]
         self._is_default_url = url == getattr(EmbeddingSettings(), f"{name}_url")
         self._configured_url = url
@@ -105,13 +109,18 @@ class ServiceModel(Model):
         Empty pieces are skipped, because no service accepts an empty text.
         """
         require_unicode(texts)
-        pieces_by_text = [
-            [piece for at in range(0, len(text), WINDOW) if (piece := text[at : at + WINDOW]).strip()] for text in texts
-        ]
-        numbers = iter(self._request_vectors([piece for pieces in pieces_by_text for piece in pieces], query=query))
-        return [self._make_vector([next(numbers) for _ in pieces]) for pieces in pieces_by_text]
+        pieces: list[str] = []
+        counts: list[int] = []
+        for text in texts:
+            windows = (text[start : start + WINDOW] for start in range(0, len(text), WINDOW))
+            pieces_of_text = [window for window in windows if window.strip()]
+            pieces += pieces_of_text
+            counts.append(len(pieces_of_text))
+        vectors = iter(self._request_vectors(pieces, query=query))
+        return [self._make_vector([*itertools.islice(vectors, count)]) for count in counts]
 
     def _make_vector(self, pieces: list[list[float]]) -> Vector:
+        """Return the vector of a text from the vectors of its pieces."""
         if not pieces:
             return make_uniform_vector(self.dimensions)
         total = [sum(numbers) for numbers in zip(*pieces, strict=True)] if len(pieces) > 1 else pieces[0]
@@ -121,8 +130,6 @@ class ServiceModel(Model):
         if not length:
             return make_uniform_vector(self.dimensions)
         return struct.pack(f"<{len(total)}f", *[number / length for number in total])
-
-    # -- requests ----------------------------------------------------------------------------------
 
     def _request_vectors(self, texts: Sequence[str], *, query: bool) -> list[list[float]]:
         return [
@@ -146,7 +153,7 @@ class ServiceModel(Model):
         if len(vectors) != len(texts):
             raise self._make_error(f"returned {len(vectors)} vectors for {len(texts)} texts")
         lengths = {len(numbers) for numbers in vectors}
-        if len(lengths) > 1 or not 0 < max(lengths) <= MOST_DIMENSIONS:
+        if len(lengths) > 1 or not 0 < max(lengths) <= MAX_DIMENSIONS:
             raise self._make_error(f"returned vectors of {' and '.join(map(str, sorted(lengths)))} dimensions")
         self._check_dimensions(max(lengths))
         return vectors
@@ -199,8 +206,9 @@ class ServiceModel(Model):
                 return self._make_withheld_key_error(variable, error.status)
             reason = f"rejected the key in {variable}" if key else f"requires a key, but {variable} is not set"
             return self._make_error(reason, hint=_make_export_hint(variable), variable=variable, status=error.status)
-        if error.status == NO_SUCH and self._name == "ollama":
-            reason, hint = f"does not have the model {self._model}", f"run 'ollama pull {quoted(self._model)}'"
+        if error.status == NOT_FOUND and self._name == "ollama":
+            reason = f"does not have the model {self._model}"
+            hint = f"run 'ollama pull {quoted(self._model)}'"
         elif error.status and error.status < endpoint.SERVER_ERRORS and error.status != endpoint.TOO_MANY:
             reason = error.reason
             setting = self._format_setting("model")
@@ -209,9 +217,9 @@ class ServiceModel(Model):
                 "collections"
             )
         else:
-            reason, hint = error.reason, "run the command again later"
-            if self._name == "ollama":
-                hint = "run 'ollama serve' to check that the service runs"
+            reason = error.reason
+            is_ollama = self._name == "ollama"
+            hint = "run 'ollama serve' to check that the service runs" if is_ollama else "run the command again later"
         return self._make_error(reason, hint=hint, status=error.status)
 
     def _make_withheld_key_error(self, variable: str, status: int | None) -> EmbeddingFailed:
@@ -252,13 +260,14 @@ def _make_export_hint(variable: str) -> str:
 
 
 def _split_batches(texts: Sequence[str], limit: int) -> Iterator[list[str]]:
-    """Yield texts in batches of at most `limit` texts and `MOST_CHARACTERS` characters."""
+    """Yield texts in batches of at most `limit` texts and `MAX_REQUEST_CHARS` characters."""
     batch: list[str] = []
     size = 0
     for text in texts:
-        if batch and (len(batch) == limit or size + len(text) > MOST_CHARACTERS):
+        if batch and (len(batch) == limit or size + len(text) > MAX_REQUEST_CHARS):
             yield batch
-            batch, size = [], 0
+            batch = []
+            size = 0
         batch.append(text)
         size += len(text)
     if batch:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from vmrag_link import locks, permissions
 from vmrag_link.chroma.bindings import require_supported
 from vmrag_link.chroma.build import BuiltStore, build_store
-from vmrag_link.chroma.check import OpenIndex, VectorSource
+from vmrag_link.chroma.open_index import OpenIndex, VectorSource
 from vmrag_link.errors import Busy, UsageInvalid, VmragError, file_failures, unusable
 from vmrag_link.index import seal, view
 from vmrag_link.index.view import SUFFIX

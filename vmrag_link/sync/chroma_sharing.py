@@ -26,7 +26,7 @@ from vmrag_link.sync import binding as bindings
 from vmrag_link.sync.chroma_state import SharingState
 
 if TYPE_CHECKING:
-    from vmrag_link.chroma.check import VectorSource
+    from vmrag_link.chroma.open_index import VectorSource
     from vmrag_link.chroma_server.client import ChromaClient
     from vmrag_link.chroma_server.contents import SharedContents
     from vmrag_link.chroma_server.server import ServerAddress
@@ -139,7 +139,7 @@ def read_contents(sharing: Sharing, revision: str, publisher: Publisher) -> Iter
 
     Collections with zero vectors, and empty ones, are not shared. Raises `IndexFailed`.
     """
-    from vmrag_link.chroma.check import OpenIndex
+    from vmrag_link.chroma.open_index import OpenIndex
     from vmrag_link.chroma_server import contents
     from vmrag_link.chroma_server.contents import SharedContents
     from vmrag_link.engines.own_branches import read_root

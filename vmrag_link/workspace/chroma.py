@@ -22,7 +22,7 @@ from vmrag_link.sync.chroma_state import ChromaStores
 from vmrag_link.workspace.settings import WorkspaceSettings
 
 if TYPE_CHECKING:
-    from vmrag_link.chroma.check import VectorSource
+    from vmrag_link.chroma.open_index import VectorSource
     from vmrag_link.chroma_server.server import ServerAddress
     from vmrag_link.engines.base import Engine
     from vmrag_link.sync.chroma_sharing import Publisher, Sharing

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.pace import slack
 from vmrag_link.conversion import front_matter
-from vmrag_link.embedding.registry import HashModel
+from vmrag_link.embedding.hash_model import HashModel
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Document, encode_canonical_json
 from vmrag_link.toolsets.compounding import doc_types, project, retrieval, sentences

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import notes
 from tests.support.mcp import Tools
-from vmrag_link.embedding.registry import HashModel
+from vmrag_link.embedding.hash_model import HashModel
 
 pytestmark = pytest.mark.hooks("off")
 

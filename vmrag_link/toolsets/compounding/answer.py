@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from vmrag_link.embedding.base import Model
-from vmrag_link.embedding.registry import HashModel
+from vmrag_link.embedding.hash_model import HashModel
 from vmrag_link.errors import plural
 from vmrag_link.models import Record
 from vmrag_link.terminal_text import escape_controls, escape_line, mark_lines
