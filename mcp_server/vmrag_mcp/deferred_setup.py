@@ -48,6 +48,7 @@ _QUERY_MODULES = (
     "vmrag_link.retrieval.array_scores",
     "vmrag_link.retrieval.vectors",
     "vmrag_link.embedding.registry",
+    "vmrag_link.embedding.byte_pairs",
 )
 """Modules that the first query needs."""
 

@@ -20,7 +20,7 @@ from vmrag_link.ops.import_ import import_files
 from vmrag_link.workspace.documents import leaving_out
 from vmrag_link.workspace.documents.import_reports import ImportReport
 
-SHOWN = 5
+MAX_SHOWN_NAMES = 5
 BASES = {ROOT: "the root of the repository", OUTSIDE: "a folder outside of the repository"}
 
 FILE = "file"
@@ -113,11 +113,16 @@ def command(
     has_urls = any("://" in source for source in sources)
     selection = FileSelection(exclude, include_ignored=include_ignored, include_generated=include_generated)
     if library_name is not None or of_site or (has_urls and collection is None):
-        option = "--sitemap" if of_site else "--library"
-        _refuse_together({"--collection": collection, "--base": base, "--prune": prune, "--replace": replace}, option)
+        excluded: dict[str, object] = {
+            "--collection": collection,
+            "--base": base,
+            "--prune": prune,
+            "--replace": replace,
+        }
         if of_site:
-            _refuse_together({"--exclude": exclude, "--include-ignored": include_ignored}, option)
-            _refuse_together({"--include-generated": include_generated, "--copy": copy}, option)
+            excluded |= {"--exclude": exclude, "--include-ignored": include_ignored}
+            excluded |= {"--include-generated": include_generated, "--copy": copy}
+        _refuse_together(excluded, "--sitemap" if of_site else "--library")
         fields = _parse_metadata(metadata)
         request = ImportRequest(sources, library_name, fields, selection, max_pages, of_site=of_site, copy=copy)
         return _call_toolset(invocation, request)
@@ -155,7 +160,8 @@ def _require_collection(collection: str | None, *, has_urls: bool) -> str:
 
 def _refuse_together(options: Mapping[str, object], other: str) -> None:
     """Raise `UsageInvalid` if one of the options is used together with another one."""
-    if used_options := [name for name, value in options.items() if value]:
+    used_options = [name for name, value in options.items() if value]
+    if used_options:
         raise UsageInvalid(f"{used_options[0]} cannot be combined with {other}.", hint=f"remove {used_options[0]}")
 
 
@@ -202,13 +208,13 @@ def _describe_import(report: ImportReport, invocation: Invocation, *, has_base: 
 def _describe_missing_files(report: ImportReport) -> Iterator[str]:
     """Yield lines about documents whose files are missing or are no longer imported."""
     if report.gone:
-        documents = enumerated([*report.gone[:SHOWN], *(["others"] if report.gone[SHOWN:] else [])])
+        documents = enumerated([*report.gone[:MAX_SHOWN_NAMES], *(["others"] if report.gone[MAX_SHOWN_NAMES:] else [])])
         is_one = len(report.gone) == 1
         subject = "The file of 1 document is" if is_one else f"The files of {len(report.gone)} documents are"
         yield f"{subject} gone: {documents}. --prune removes {'it' if is_one else 'them'}."
     if report.left_out:
-        names = " ".join(map(quoted, report.left_out[:SHOWN]))
-        more = " …" if report.left_out[SHOWN:] else ""
+        names = " ".join(map(quoted, report.left_out[:MAX_SHOWN_NAMES]))
+        more = " …" if report.left_out[MAX_SHOWN_NAMES:] else ""
         documents = plural(len(report.left_out), "document")
         pronoun = "it" if len(report.left_out) == 1 else "them"
         yield (
@@ -224,13 +230,14 @@ def describe_skipped_files(skipped: Sequence[SkippedFile], invocation: Invocatio
     yield f"Skipped {plural(len(skipped), 'file')}:"
     # Hidden files are last, because each repository has some.
     notable_first = sorted(skipped, key=lambda file: file.reason == importing.HIDDEN)
-    shown = skipped if invocation.verbosity > 0 else notable_first[:SHOWN]
+    shown = skipped if invocation.verbosity > 0 else notable_first[:MAX_SHOWN_NAMES]
     yield from (f"  {file.name}: {file.reason}" for file in shown)
     if len(shown) < len(skipped):
         yield f"  and {len(skipped) - len(shown)} more (-v shows all)"
     reasons = {file.reason for file in skipped}
     options_by_reason = {leaving_out.IGNORED: "--include-ignored", leaving_out.GENERATED: "--include-generated"}
-    if options := [option for reason, option in options_by_reason.items() if reason in reasons]:
+    options = [option for reason, option in options_by_reason.items() if reason in reasons]
+    if options:
         yield f"hint: add {' '.join(options)} to import these files too"
     if hint:
         yield f"hint: {hint}"

@@ -136,8 +136,9 @@ def command(
     A part in double quotes contains no filters, so "path:src" is searched as text.
     """
     _refuse_together(click.get_current_context())
-    listed = next((name for name in (symbols, callers, callees) if name is not None), None)
-    words, narrowed = ("", narrowed) if listed is not None else answering.parse_query_text(text, narrowed)
+    named_lists = {"symbols": symbols, "callers": callers, "callees": callees}
+    listed = next((_NamedList(kind, name) for kind, name in named_lists.items() if name is not None), None)
+    words, narrowed = ("", narrowed) if listed else answering.parse_query_text(text, narrowed)
     with invocation.workspace() as ws, ws.sources.searching_untracked() if untracked else contextlib.nullcontext():
         at = ranked_at(ws, ref, or_files=True) if ref is not None else None
         settings = at.retrieval if at else ws.config.retrieval
@@ -146,20 +147,15 @@ def command(
             collections=collection or None,
             k=k or (MAX_PACKED_HITS if budget else settings.k),
             mode=Mode(mode or settings.mode),
-            where=_parse_filter(where) if where else None,
-            where_document=_parse_filter(where_document) if where_document else None,
+            where=_parse_filter(where),
+            where_document=_parse_filter(where_document),
             narrowing=narrowed,
         )
         search = _Search(invocation, ws, query, at, strict)
-        if symbols is not None:
-            shown = answering.find_definitions(invocation, ws, symbols, query, at, strict=strict)
-        elif listed is not None:
-            related = answering.RelatedName("callers" if callers is not None else "callees", listed)
-            shown = answering.show_related(invocation, ws, related, query, at, strict=strict)
+        if listed:
+            shown = _list_code(search, listed)
         elif since is not None:
-            from vmrag_link.cli.query_since import compare_answers  # the history, which other queries do not load
-
-            shown = compare_answers(ws, query, since, strict=strict)
+            shown = _compare_answers(search, since)
         elif budget is not None:
             shown = _pack_answer(search, budget, neighbours)
         else:
@@ -218,13 +214,36 @@ def _refuse_together(context: click.Context) -> None:
                 raise UsageInvalid(f"{option} {reason.format(other)}.", hint=hint)
 
 
+class _NamedList(NamedTuple):
+    """A list of code in place of a search: the definitions, callers or callees of a name."""
+
+    kind: str
+    name: str
+
+
 class _Search(NamedTuple):
+    """A search, and the position where it happens."""
+
     invocation: Invocation
     ws: Workspace
     query: Query
     at: RankedRevision | None
     """The searched commit; None for the working tree."""
     strict: bool
+
+
+def _list_code(search: _Search, listed: _NamedList) -> ShownAnswer:
+    invocation, ws, query, at, strict = search
+    if listed.kind == "symbols":
+        return answering.find_definitions(invocation, ws, listed.name, query, at, strict=strict)
+    related = answering.RelatedName("callers" if listed.kind == "callers" else "callees", listed.name)
+    return answering.show_related(invocation, ws, related, query, at, strict=strict)
+
+
+def _compare_answers(search: _Search, since: str) -> ShownAnswer:
+    from vmrag_link.cli.query_since import compare_answers  # the history, which other queries do not load
+
+    return compare_answers(search.ws, search.query, since, strict=search.strict)
 
 
 def _pack_answer(search: _Search, budget: int, neighbours: int) -> ShownAnswer:
@@ -281,7 +300,8 @@ def _packed_lines(report: PackedReport, nothing: str) -> Iterator[str]:
         f"{answering.describe_position_plainly(report.kb)}; about {report.tokens:,} of {report.budget:,} tokens",
         dim=True,
     )
-    if notice := provenance.untracked_notice(report.kb):
+    notice = provenance.untracked_notice(report.kb)
+    if notice:
         yield notice
 
 
@@ -300,39 +320,22 @@ def _weak_lines(report: PassageReport | PackedReport) -> Iterator[str]:
 def _describe_nothing(search: _Search) -> str:
     from vmrag_link.ops.sources.sources_report import propose_sources  # other answers do not need it
 
-    query, ws = search.query, search.ws
-    everywhere = not (search.at or query.collections)
-    files = everywhere and not ws.list_stored_collections() and propose_sources(ws)
+    query = search.query
+    searches_all = not (search.at or query.collections)
+    has_files = searches_all and not search.ws.list_stored_collections() and propose_sources(search.ws)
     narrowed = f" with {query.narrowing.display_text}" if query.narrowing else ""
-    proposal = "\nhint: run 'vmrag init' to search files of the repository" if files else ""
+    proposal = "\nhint: run 'vmrag init' to search files of the repository" if has_files else ""
     return f"Nothing found{narrowed}.{proposal}"
 
 
 def _format_answer(search: _Search, report: PassageReport, nothing: str) -> Iterator[str]:
-    invocation = search.invocation
-    commit = report.kb.sources.commit if search.at and report.kb.sources else None
-    of_files = report.kb.sources.collections if report.kb.sources else ()
     if nothing:
         yield nothing
     for number, (title, hit) in enumerate(group_by_kind(report.results), start=1):
         yield from _title_lines(title)
-        score = output.style_text(f"  #{hit.chunk} {hit.score:g}", dim=True) if invocation.verbosity > 0 else ""
-        changed = output.style_text(f"  ({hit.uncommitted})", fg="yellow") if hit.uncommitted else ""
-        own_title = format_title(hit.doc_id, hit.metadata.get("title"))
-        name, place = _name_and_place(hit, Path(report.kb.worktree), invocation.directory, commit or "", of_files)
-        heading = hit.symbol or hit.header_path
-        heading_text = output.style_text(f"  {heading}", dim=True) if heading and not place else ""
-        yield f"{number}. {output.style_text(name, bold=True)}{heading_text}{score}{own_title}{changed}"
-        if place:
-            yield f"{passage_view.INDENT}{output.style_text('  '.join(filter(None, (place, heading))), dim=True)}"
-        if hit.outdated:
-            yield f"{passage_view.INDENT}{output.style_text(hit.outdated, fg='yellow')}"
-        if hit.also_in:
-            from vmrag_link.workspace.answers.packing import also_in_line  # few results have translations or copies
-
-            yield f"{passage_view.INDENT}{output.style_text(also_in_line(hit.also_in), dim=True)}"
-        if hit.signature and not hit.excerpt:
-            yield f"{passage_view.INDENT}… {hit.signature}"
+        head, *others = _head_lines(search, report, hit)
+        yield f"{number}. {head}"
+        yield from (f"{passage_view.INDENT}{line}" for line in others)
         if hit.excerpt:
             spans = find_matches(search.query.text, ["\n".join(hit.excerpt.lines)])[0]
             yield from passage_view.number_lines(hit.excerpt.first, hit.excerpt.lines, spans)
@@ -342,8 +345,34 @@ def _format_answer(search: _Search, report: PassageReport, nothing: str) -> Iter
             yield from passage_view.cut_lines(hit.text, hit.best, hit.matches)
     yield from _weak_lines(report)
     yield answering.describe_position(report.kb)
-    if notice := provenance.untracked_notice(report.kb):
+    notice = provenance.untracked_notice(report.kb)
+    if notice:
         yield notice
+
+
+def _head_lines(search: _Search, report: PassageReport, hit: PlacedPassage) -> Iterator[str]:
+    """Yield the lines above the text of a result: its name, and what is known about it."""
+    invocation = search.invocation
+    sources = report.kb.sources
+    commit = sources.commit if search.at and sources else None
+    of_files = sources.collections if sources else ()
+    name, place = _name_and_place(hit, Path(report.kb.worktree), invocation.directory, commit or "", of_files)
+    heading = hit.symbol or hit.header_path
+    heading_text = output.style_text(f"  {heading}", dim=True) if heading and not place else ""
+    score = output.style_text(f"  #{hit.chunk} {hit.score:g}", dim=True) if invocation.verbosity > 0 else ""
+    own_title = format_title(hit.doc_id, hit.metadata.get("title"))
+    changed = output.style_text(f"  ({hit.uncommitted})", fg="yellow") if hit.uncommitted else ""
+    yield f"{output.style_text(name, bold=True)}{heading_text}{score}{own_title}{changed}"
+    if place:
+        yield output.style_text("  ".join(filter(None, (place, heading))), dim=True)
+    if hit.outdated:
+        yield output.style_text(hit.outdated, fg="yellow")
+    if hit.also_in:
+        from vmrag_link.workspace.answers.packing import also_in_line  # few results have translations or copies
+
+        yield output.style_text(also_in_line(hit.also_in), dim=True)
+    if hit.signature and not hit.excerpt:
+        yield f"… {hit.signature}"
 
 
 def _name_and_place(
@@ -379,7 +408,10 @@ def _open_result(ws: Workspace, results: Sequence[PlacedPassage], number: int) -
     programs.edit_file(ws.places, ws.places.top / hit.file, line=hit.file_line)
 
 
-def _parse_filter(text: str) -> dict[str, Any]:
+def _parse_filter(text: str | None) -> dict[str, Any] | None:
+    """Return the filter of an option; None without the option."""
+    if not text:
+        return None
     from vmrag_link.retrieval import filters  # most queries have no filter
 
     return filters.parse_filter(text)

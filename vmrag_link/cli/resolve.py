@@ -26,7 +26,7 @@ _TAKES: tuple[Take, ...] = ("ours", "theirs", "union")
 
 Way = Literal["decide", "worktree", "tool", "lost", "list", "ask"]
 """How to resolve: by options, with merged files, in a merge tool, without lost documents, by a list
-only, or with questions.
+only, or with questions on a terminal.
 """
 
 
@@ -84,8 +84,9 @@ def command(
     after 'git add', and for 'vmrag merge'. You can stop and continue later. The exit code is
     1 while a conflict remains.
     """
-    numbered = _parse_parts(hunks, "hunk", "1").items()
-    parts = _parse_parts(fields, "field", "title") | {name_hunk_part(number): take for number, take in numbered}
+    hunk_takes = _parse_parts(hunks, "hunk", "1")
+    parts = _parse_parts(fields, "field", "title")
+    parts |= {name_hunk_part(number): take for number, take in hunk_takes.items()}
     decision = Decision(side=side, parts=parts, text=_read_text(file) if file else None)
     ways: dict[Way, bool] = {
         "decide": decision != Decision(),
@@ -94,16 +95,10 @@ def command(
         "lost": accept_loss,
         "list": only_list,
     }
-    way = _choose_way(
-        [selected for selected, is_asked in ways.items() if is_asked], conflicts, attended=invocation.is_interactive
-    )
-    if (file or hunks) and len(conflicts) != 1:
-        option, value = ("file", str(file)) if file else ("hunk", hunks[0])
-        raise UsageInvalid(
-            f"--{option} needs the name of one document.",
-            hint=f"run 'vmrag resolve --list' to list the conflicts, then 'vmrag resolve COLLECTION/DOC --{option} "
-            f"{quoted(value)}'",
-        )
+    selected_ways = [way for way, is_selected in ways.items() if is_selected]
+    way = _choose_way(selected_ways, conflicts, attended=invocation.is_interactive)
+    if len(conflicts) != 1:
+        _refuse_single_options(file, hunks)
     if (accept_loss and conflicts) or (offline and not accept_loss):
         raise UsageInvalid(
             "--accept-loss takes no document, and --offline needs --accept-loss.",
@@ -151,6 +146,19 @@ def _choose_way(ways: Sequence[Way], conflicts: Sequence[str], *, attended: bool
             "options",
         )
     return "list"
+
+
+def _refuse_single_options(file: Path | None, hunks: Sequence[str]) -> None:
+    """Raise `UsageInvalid` for options that decide one document only."""
+    if not file and not hunks:
+        return
+    option = "file" if file else "hunk"
+    value = str(file) if file else hunks[0]
+    raise UsageInvalid(
+        f"--{option} needs the name of one document.",
+        hint=f"run 'vmrag resolve --list' to list the conflicts, then 'vmrag resolve COLLECTION/DOC --{option} "
+        f"{quoted(value)}'",
+    )
 
 
 def _read_text(path: Path) -> str:
