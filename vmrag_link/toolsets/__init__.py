@@ -1,4 +1,5 @@
-"""Our own toolsets, each a leaf: its operations, tools, commands and settings lie in its folder.
+"""vmrag's own toolsets. The operations, tools, commands and settings of each one are in its folder.
 
-Nothing imports them, and none another; `vmrag_link.toolset` has the contract.
+No other module imports a toolset, and no toolset imports another one. `vmrag_link.toolset` has the
+contract.
 """

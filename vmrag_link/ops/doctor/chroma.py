@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vmrag_link.chroma import DATABASE_FILE, check
 from vmrag_link.chroma.bindings import find_unsupported
-from vmrag_link.chroma.check import OpenIndex
+from vmrag_link.chroma.open_index import OpenIndex
 from vmrag_link.chroma.stores import read_seal
 from vmrag_link.chroma_server import contents
 from vmrag_link.chroma_server.client import ChromaClient

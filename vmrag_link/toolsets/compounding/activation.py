@@ -7,7 +7,7 @@ from collections import Counter
 from vmrag_link.errors import AccessDenied, FileFailed
 from vmrag_link.models import At, Record, parse_metadata
 from vmrag_link.toolsets.compounding import external, mirror
-from vmrag_link.toolsets.compounding.mirror import ActiveProject, Mirrored
+from vmrag_link.toolsets.compounding.mirror import ActiveProject, MirrorResult
 from vmrag_link.toolsets.compounding.project import DocsProject
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow.follow_pin import read_consistently
@@ -29,14 +29,14 @@ class TypeCount(Record, frozen=True, omit_defaults=True):
     custom: bool = False
 
 
-class Activated(Record, frozen=True):
+class Activation(Record, frozen=True):
     """An activated project.
 
     `differs` is the reason why the named branch is not the current branch. `notes` are problems.
     """
 
     project: DocsProject
-    mirrored: Mirrored
+    mirrored: MirrorResult
     types: tuple[TypeCount, ...]
     total: int
     origin: AnswerOrigin
@@ -44,7 +44,7 @@ class Activated(Record, frozen=True):
     notes: tuple[str, ...]
 
 
-def activate_project(ws: Workspace, active: ActiveProject, branch: str) -> Activated:
+def activate_project(ws: Workspace, active: ActiveProject, branch: str) -> Activation:
     """Read all files of the project, its own and external ones. Does not switch branches.
 
     Raises `AccessDenied`, `FileFailed`, `UsageInvalid`, `CollectionExists` and `EmbeddingError`.
@@ -59,7 +59,7 @@ def activate_project(ws: Workspace, active: ActiveProject, branch: str) -> Activ
             notes.append(f"The external documents are not indexed: {error.sentence}")
     origin = read_consistently(ws, lambda: find_origin(ws), index=False)
     types, total = count_documents(ws, origin.at, project)
-    return Activated(
+    return Activation(
         project=project,
         mirrored=mirrored,
         types=types,
@@ -97,8 +97,8 @@ def _explain_difference(ws: Workspace, branch: str) -> str:
         return f"git's HEAD is detached, and not on {branch!r}: documents are read at that commit."
     if branch != current:
         return f"git's branch is {current!r}, not {branch!r}: documents are read and written there."
-    named = ws.engine.find_branch(branch) if ws.engine.is_legal_branch_name(branch) else None
-    if named and kb_branch and named.name != kb_branch.name:
+    given_branch = ws.engine.find_branch(branch) if ws.engine.is_legal_branch_name(branch) else None
+    if given_branch and kb_branch and given_branch.name != kb_branch.name:
         return (
             f"The knowledge base's branch {branch!r} is another one than that of this git branch, {kb_branch.name!r}."
         )

@@ -22,22 +22,22 @@ from vmrag_link.toolsets.compounding.folder import SUFFIX
 from vmrag_link.toolsets.compounding.mirror import ActiveProject
 from vmrag_link.toolsets.compounding.project import USUAL_RESULTS, DocsProject
 from vmrag_link.toolsets.compounding.retrieval import AnswerRequest
-from vmrag_link.toolsets.compounding.search import Found, IncludedAs, shown_path
+from vmrag_link.toolsets.compounding.search import IncludedAs, SearchResult, shown_path
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow.provenance import KbBlock
 
 
-class Answered(NamedTuple):
+class CitedAnswer(NamedTuple):
     """An answer and the documents that it cites.
 
     A citation is the place of a document in the list, from 1.
     """
 
     answer: ComposedAnswer
-    result: Found
+    result: SearchResult
 
 
-def answer_question(ws: Workspace, project: DocsProject, request: AnswerRequest) -> Answered:
+def answer_question(ws: Workspace, project: DocsProject, request: AnswerRequest) -> CitedAnswer:
     """Answer a question. Raises the errors of `retrieval.retrieve_documents`.
 
     A failure of the language model is not an error.
@@ -58,7 +58,7 @@ def ask_external(
     *,
     sources: int | None,
     min_score: float | None,
-) -> Answered:
+) -> CitedAnswer:
     """Answer from external documentation. Raises the errors of `external.find_nearest`."""
     limit = project.config.retrieval.max_results if sources is None else sources
     return _build_answered(
@@ -70,7 +70,7 @@ def ask_external(
 
 def ask_collections(
     ws: Workspace, query: str, names: Sequence[str], *, sources: int | None, min_score: float | None
-) -> Answered:
+) -> CitedAnswer:
     """Answer from these collections, or from all. Sources cite their files.
 
     Their content is never sent to a language model. Raises the errors of
@@ -112,7 +112,7 @@ class AskReport(Record, frozen=True):
     notes: list[str]
 
 
-def build_report(answered: Answered, *notes: str) -> AskReport:
+def build_report(answered: CitedAnswer, *notes: str) -> AskReport:
     sources = [
         AskedSource(
             citation=number,
@@ -152,9 +152,9 @@ def ask_project(
     return build_report(answered, mirrored.unwritten, mirrored.pending)
 
 
-def _build_answered(ws: Workspace, query: str, result: Found, linked: Sequence[Passage] = ()) -> Answered:
+def _build_answered(ws: Workspace, query: str, result: SearchResult, linked: Sequence[Passage] = ()) -> CitedAnswer:
     if not result.documents or not result.collection:
-        return Answered(answer.nothing_found(result.best, result.min_score), result)
+        return CitedAnswer(answer.nothing_found(result.best, result.min_score), result)
     sources = result.documents
     passages = [
         Passage(source.file or source.path, source.document.title, source.document.content) for source in sources
@@ -162,7 +162,7 @@ def _build_answered(ws: Workspace, query: str, result: Found, linked: Sequence[P
     files = [source.file for source in sources if source.file]
     refused = f"Files of the repository are sent to no language model: {first_of(files, 3)}." if files else ""
     model = ws.models.load_for(result.collection)
-    return Answered(answer.compose_answer(query, passages, linked, model, chat_model(ws), refused=refused), result)
+    return CitedAnswer(answer.compose_answer(query, passages, linked, model, chat_model(ws), refused=refused), result)
 
 
 def chat_model(ws: Workspace) -> ChatModel | None:

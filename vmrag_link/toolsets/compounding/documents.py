@@ -95,8 +95,8 @@ def project_document(project: DocsProject, doc_id: str, source: SourceContent) -
 
     Raises one of `REFUSALS`: `DocTypeInvalid`, `FrontMatterInvalid` or `ContentRefused`.
     """
-    stated, text = _split_front_matter(doc_id, source)
-    kind = stated.get("doc_type")
+    metadata, text = _split_front_matter(doc_id, source)
+    kind = metadata.get("doc_type")
     if kind is not None and not isinstance(kind, str):
         raise _build_invalid(doc_id, ["doc_type is not a text"])
     type_ = project.type_named(kind) if kind else project.type_of_folder(doc_id)
@@ -110,26 +110,26 @@ def project_document(project: DocsProject, doc_id: str, source: SourceContent) -
             doc_types=[doc_type.name for doc_type in project.types],
         )
     strict = project.config.strict_front_matter
-    flaws = doc_types.find_flaws(stated, type_, strict=strict)
+    flaws = doc_types.find_flaws(metadata, type_, strict=strict)
     if flaws:
         raise _build_invalid(doc_id, flaws)
-    level = stated.get("promotion_level") or doc_types.LEVELS[0]
+    level = metadata.get("promotion_level") or doc_types.LEVELS[0]
     return _build_document(
-        project.collection, doc_id, source, text, {**stated, "doc_type": type_.name, "promotion_level": level}
+        project.collection, doc_id, source, text, {**metadata, "doc_type": type_.name, "promotion_level": level}
     )
 
 
 def external_document(collection: str, doc_id: str, source: SourceContent) -> Document:
     """Return a file of external documentation as a document. Raises `ContentRefused`."""
-    stated, text = _split_front_matter(doc_id, source)
-    return _build_document(collection, doc_id, source, text, stated)
+    metadata, text = _split_front_matter(doc_id, source)
+    return _build_document(collection, doc_id, source, text, metadata)
 
 
 def find_summary(document: Document, metadata: dict[str, Any]) -> str:
     """Return the summary of the front matter, or else the first paragraph."""
-    stated = metadata.get("summary")
-    if isinstance(stated, str) and stated.strip():
-        return " ".join(stated.split())
+    summary = metadata.get("summary")
+    if isinstance(summary, str) and summary.strip():
+        return " ".join(summary.split())
     text = " ".join(" ".join(_find_paragraph(document.content[: reading.TITLE_WITHIN])).split())
     return text if len(text) <= MAX_SUMMARY_CHARS else f"{text[: MAX_SUMMARY_CHARS - 1].rstrip()}…"
 
@@ -147,22 +147,22 @@ def _find_paragraph(text: str) -> list[str]:
 
 def _split_front_matter(doc_id: str, source: SourceContent) -> tuple[dict[str, Any], str]:
     try:
-        stated, text = front_matter.split_front_matter(formats.decode_text(source.data))
+        metadata, text = front_matter.split_front_matter(formats.decode_text(source.data))
     except ContentUnreadable as error:
         raise ContentRefused(f"{doc_id} {error.reason}.", hint="save it as UTF-8 text", path=doc_id) from None
-    refuse_reserved(stated, doc_id)
-    return stated, text
+    refuse_reserved(metadata, doc_id)
+    return metadata, text
 
 
 def _build_document(
     collection: str, doc_id: str, source: SourceContent, text: str, metadata: dict[str, Any]
 ) -> Document:
     title = metadata.get("title")
-    named = " ".join(title.split()) if isinstance(title, str) else ""
+    stated_title = " ".join(title.split()) if isinstance(title, str) else ""
     return Document(
         collection=collection,
         doc_id=doc_id,
-        title=named or reading.find_markdown_title(text) or Path(doc_id).stem,
+        title=stated_title or reading.find_markdown_title(text) or Path(doc_id).stem,
         content=text,
         content_hash=content_hash(text),
         metadata=encode_canonical_json(metadata),

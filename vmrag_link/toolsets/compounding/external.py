@@ -41,7 +41,7 @@ from vmrag_link.toolsets.compounding import documents, folder, search
 from vmrag_link.toolsets.compounding.folder import Patterns, SkippedDoc
 from vmrag_link.toolsets.compounding.mirror import CHUNKING, ActiveProject, IndexedFile
 from vmrag_link.toolsets.compounding.project import DocsProject
-from vmrag_link.toolsets.compounding.search import Found, NearDocument, Threshold, shown_path
+from vmrag_link.toolsets.compounding.search import NearDocument, SearchResult, Threshold, shown_path
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.answers.query import require_query
 from vmrag_link.workspace.documents import collections
@@ -103,7 +103,7 @@ def find_nearest(
     use: SearchPurpose,
     min_score: float | None,
     limit: int,
-) -> Found:
+) -> SearchResult:
     """Return the external documents nearest to a query.
 
     Raises `ExternalDocsMissing`, `UsageInvalid`, `FileFailed` and `EmbeddingError`.
@@ -132,7 +132,7 @@ def find_nearest(
             )
             for match in matches.ranked[:limit]
         ]
-        return Found(
+        return SearchResult(
             collection=docs.collection,
             documents=tuple(near),
             total=len(matches.ranked),
@@ -174,11 +174,11 @@ def require_configured(project: DocsProject) -> None:
 
 
 def _list_documents(ws: Workspace, active: ActiveProject, project: DocsProject) -> ExternalDocs:
-    stated = project.config.external_docs
-    assert stated is not None  # noqa: S101  see `require_configured`
+    settings = project.config.external_docs
+    assert settings is not None  # noqa: S101  see `require_configured`
     files = folder.scan_folder(
         project.external_folder,
-        Patterns(stated.include_patterns, stated.exclude_patterns),
+        Patterns(settings.include_patterns, settings.exclude_patterns),
         Repositories(ws.places).find_hidden,
     )
     model = ws.models.load_named(ws.config.embedding.model)

@@ -47,7 +47,7 @@ UNWRITABLE = (GitBusy, DriftError, LockError, PinError, EngineUnwritable)
 """Errors that prevent writing rows now. Existing rows still answer."""
 
 
-class Mirrored(Record, frozen=True):
+class MirrorResult(Record, frozen=True):
     """The result of an update.
 
     `skipped` are files that are not documents. `indexed` and `removed` are numbers of changed rows.
@@ -127,7 +127,9 @@ def _read_document(ws: Workspace, project: DocsProject, doc_id: str) -> Document
     return documents.project_document(project, doc_id, documents.read_source(ws, project.docs_folder, doc_id))
 
 
-def mirror_changes(ws: Workspace, active: ActiveProject, docs_project: DocsProject, *, now: bool = False) -> Mirrored:
+def mirror_changes(
+    ws: Workspace, active: ActiveProject, docs_project: DocsProject, *, now: bool = False
+) -> MirrorResult:
     """Update the rows to the current files.
 
     If rows cannot be written now, they stay, and `unwritten` has the reason. Raises `FileFailed`,
@@ -138,7 +140,7 @@ def mirror_changes(ws: Workspace, active: ActiveProject, docs_project: DocsProje
         headers, skipped = active.own.read_headers(
             docs_project, files, lambda doc_id: _read_document(ws, docs_project, doc_id)
         )
-        mirrored = Mirrored(tuple(skipped))
+        mirrored = MirrorResult(tuple(skipped))
         at = read_consistently(ws, lambda: find_origin(ws).at, index=False)
         state = (docs_project, dict(files.stamps), ws.engine.read_stamp(), ws.read_trigger(), at)
         if active.mirrored_state == state:
@@ -174,11 +176,11 @@ def _find_differences(
 
 def _plan_changes(
     ws: Workspace, at: At, docs_project: DocsProject, headers: Mapping[str, DocumentHeader]
-) -> Planned[Mirrored]:
+) -> Planned[MirrorResult]:
     differing = sorted(_find_differences(ws, at, docs_project, headers))
     put = [put_row(ws, at, _read_document(ws, docs_project, doc_id)) for doc_id in differing if doc_id in headers]
     gone = [doc_id for doc_id in differing if doc_id not in headers]
-    return Planned(build_write(ws, at, docs_project, put, gone), Mirrored((), len(put), len(gone)))
+    return Planned(build_write(ws, at, docs_project, put, gone), MirrorResult((), len(put), len(gone)))
 
 
 def put_row(ws: Workspace, at: At, new: Document) -> Document:

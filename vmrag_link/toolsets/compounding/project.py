@@ -237,7 +237,9 @@ def load_project(places: Places, config_path: str) -> DocsProject:
     """
     path = _locate_config(places, config_path)
     loaded = read_config(path)
-    config, root, folder = loaded.config, path.parent.parent, path.parent.name
+    config = loaded.config
+    root = path.parent.parent
+    folder = path.parent.name
     docs = _require_inside(root, config.docs_path or folder.removeprefix("."), path, "docs_path")
     external = _locate_external(root, loaded.config, path)
     types = (*BUILT_IN, *_read_custom_types(path, root, config))
@@ -274,13 +276,13 @@ def _locate_config(places: Places, given: str) -> Path:
 
 def _locate_external(root: Path, config: ProjectConfig, path: Path) -> str:
     """Return the folder of external documentation, relative to the root. Raises `UsageInvalid`."""
-    stated = config.external_docs
-    if stated is None:
+    settings = config.external_docs
+    if settings is None:
         return ""
-    for pattern in (*stated.include_patterns, *stated.exclude_patterns):
+    for pattern in (*settings.include_patterns, *settings.exclude_patterns):
         if pattern.startswith("/") or ".." in pattern.split("/") or "\\" in pattern:
             raise build_invalid(path, f"the pattern {pattern!r} leads out of external_docs.path")
-    return _require_inside(root, stated.path, path, "external_docs.path")
+    return _require_inside(root, settings.path, path, "external_docs.path")
 
 
 def _require_inside(root: Path, given: str, config: Path, what: str) -> str:
@@ -309,8 +311,8 @@ def _read_custom_types(path: Path, root: Path, config: ProjectConfig) -> list[Do
             raise build_invalid(path, f"there are two types named {custom.name!r}")
         folder = _require_inside(root, custom.folder, path, f"the folder of {custom.name}")
         schema = _read_schema(path, root, custom.schema_file) if custom.schema_file else ""
-        shown = custom.schema_file or "none"
-        custom_types[custom.name] = DocType(custom.name, custom.description, folder, schema, shown, custom=True)
+        schema_name = custom.schema_file or "none"
+        custom_types[custom.name] = DocType(custom.name, custom.description, folder, schema, schema_name, custom=True)
     return [*custom_types.values()]
 
 

@@ -25,7 +25,7 @@ from vmrag_link.yaml_tree import MappingNode, ScalarNode, YamlRefused, parse_doc
 KEY = "promotion_level"
 
 
-class Promoted(Record, frozen=True):
+class Promotion(Record, frozen=True):
     """A changed level. `pending` is the reason why the index is not up to date."""
 
     previous: Level
@@ -33,7 +33,9 @@ class Promoted(Record, frozen=True):
     pending: str = ""
 
 
-def promote_document(ws: Workspace, active: ActiveProject, project: DocsProject, doc_id: str, level: Level) -> Promoted:
+def promote_document(
+    ws: Workspace, active: ActiveProject, project: DocsProject, doc_id: str, level: Level
+) -> Promotion:
     """Write the level to the file, and mirror the file.
 
     If the row cannot be stored, restore the file.
@@ -44,7 +46,7 @@ def promote_document(ws: Workspace, active: ActiveProject, project: DocsProject,
         source = documents.read_source(ws, project.docs_folder, doc_id)
         previous: Level = _read_level(documents.project_document(project, doc_id, source))
         if previous == level:
-            return Promoted(previous, changed=False)
+            return Promotion(previous, changed=False)
         path = project.docs_folder / doc_id
         try:
             written = with_key(source.data, KEY, level)
@@ -58,7 +60,7 @@ def promote_document(ws: Workspace, active: ActiveProject, project: DocsProject,
         except BaseException:
             _replace_content(path, written, source.data)
             raise
-        return Promoted(previous, changed=True, pending=result.pending)
+        return Promotion(previous, changed=True, pending=result.pending)
 
 
 def _read_level(document: Document) -> Level:
@@ -109,8 +111,8 @@ def with_key(data: bytes, key: str, value: str) -> bytes:
     except YamlRefused as error:
         raise NotEditable(f"has front matter that cannot be edited: line {error.line + 1} {error.reason}") from None
     # Before the change, an empty block is part of the text.
-    kept = same == content or (not before and content.endswith(same))
-    if after != before | {key: value} or not kept:
+    is_unchanged = same == content or (not before and content.endswith(same))
+    if after != before | {key: value} or not is_unchanged:
         raise NotEditable(f"has front matter in which {key} cannot be set automatically")
     return mark + written.encode()
 

@@ -22,12 +22,12 @@ from vmrag_link.toolsets.compounding.doc_types import LEVELS, Level
 from vmrag_link.toolsets.compounding.project import DocsProject
 from vmrag_link.toolsets.compounding.search import (
     ANY_SCORE,
-    Found,
     IncludedAs,
     LinkedDocument,
     Match,
     Matches,
     NearDocument,
+    SearchResult,
     Threshold,
     shown_path,
 )
@@ -82,7 +82,7 @@ class SearchRequest(Record, frozen=True):
     promotion_levels: Annotated[Sequence[Level], Meta(description="levels; default: all")] = ()
 
 
-def search_semantic(ws: Workspace, project: DocsProject, request: SearchRequest) -> Found:
+def search_semantic(ws: Workspace, project: DocsProject, request: SearchRequest) -> SearchResult:
     """Return the documents nearest to a query.
 
     Raises `UsageInvalid`, `DocTypeInvalid`, and the errors of `Searcher.search`.
@@ -93,7 +93,7 @@ def search_semantic(ws: Workspace, project: DocsProject, request: SearchRequest)
     threshold = Threshold(SearchPurpose.SEARCH, request.min_relevance_score, config.min_relevance_score)
     limit = config.default_limit if request.limit is None else request.limit
 
-    def search_view(searcher: Searcher, view: View) -> Found:
+    def search_view(searcher: Searcher, view: View) -> SearchResult:
         matches = search.find_nearest(searcher, project.collection, request.query, threshold, where)
         collection = searcher.find_collection(project.collection)
         documents = [
@@ -106,7 +106,7 @@ def search_semantic(ws: Workspace, project: DocsProject, request: SearchRequest)
             for match in matches.ranked[:limit]
             if collection and (row := ws.engine.find_document(view.at, project.collection, match.doc_id))
         ]
-        return Found(
+        return SearchResult(
             collection=collection,
             documents=tuple(documents),
             total=len(matches.ranked),
@@ -118,7 +118,7 @@ def search_semantic(ws: Workspace, project: DocsProject, request: SearchRequest)
     return search_index(ws, search_view, files=False)
 
 
-def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerRequest) -> Found:
+def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerRequest) -> SearchResult:
     """Return the documents for an answer. Raises the errors of `search_semantic`."""
     require_query(request.query)
     types = project.require_types(request.doc_types)
@@ -127,7 +127,7 @@ def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerReque
     limit = config.max_results if request.max_sources is None else request.max_sources
     levels = LEVELS[LEVELS.index(request.min_promotion_level) :] if request.min_promotion_level != LEVELS[0] else ()
 
-    def search_view(searcher: Searcher, view: View) -> Found:
+    def search_view(searcher: Searcher, view: View) -> SearchResult:
         @cache
         def find_document(doc_id: str) -> Document | None:
             return ws.engine.find_document(view.at, project.collection, doc_id)
@@ -163,7 +163,7 @@ def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerReque
             limit=config.max_linked_docs,
         )
         linked = [LinkedDocument(row, link.linked_from) for link in followed if (row := find_document(link.doc_id))]
-        return Found(
+        return SearchResult(
             collection=searcher.find_collection(project.collection),
             documents=tuple(sources),
             total=len(sources),
@@ -178,14 +178,14 @@ def retrieve_documents(ws: Workspace, project: DocsProject, request: AnswerReque
 
 def search_collections(
     ws: Workspace, query: str, names: Sequence[str], *, sources: int, min_score: float | None
-) -> Found:
+) -> SearchResult:
     """Return the documents of these collections, or of all, that are nearest to a query.
 
     Files of sources are included. Raises `CollectionMissing` and the errors of `search_semantic`.
     """
     require_query(query)
 
-    def search_view(searcher: Searcher, view: View) -> Found:
+    def search_view(searcher: Searcher, view: View) -> SearchResult:
         existing_names = [collection.name for collection in searcher.list_collections()]
         for name in names:
             if name not in existing_names:
@@ -209,7 +209,7 @@ def search_collections(
         best = max((matches.best for _, matches in matches_by_name if matches.best is not None), default=None)
         lowest = min((matches.min_score for _, matches in matches_by_name), default=min_score or 0.0)
         first_collection = searcher.find_collection(rows[0].document.collection) if rows else None
-        return Found(
+        return SearchResult(
             collection=first_collection,
             documents=tuple(rows),
             total=len(ranked),

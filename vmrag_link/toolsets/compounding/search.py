@@ -62,7 +62,7 @@ class LinkedDocument(Record, frozen=True):
     linked_from: str
 
 
-class Found(Record, frozen=True):
+class SearchResult(Record, frozen=True):
     """The result of a search.
 
     `documents` are the first of the `total` matching documents, and the documents that they link

@@ -20,10 +20,10 @@ from vmrag_link.toolsets.compounding import (
     retrieval,
     search,
 )
-from vmrag_link.toolsets.compounding.ask import Answered
+from vmrag_link.toolsets.compounding.ask import CitedAnswer
 from vmrag_link.toolsets.compounding.doc_types import Level
 from vmrag_link.toolsets.compounding.documents import find_summary
-from vmrag_link.toolsets.compounding.mirror import ActiveProject, Mirrored
+from vmrag_link.toolsets.compounding.mirror import ActiveProject, MirrorResult
 from vmrag_link.toolsets.compounding.project import CONFIG, DocsProject
 from vmrag_link.toolsets.compounding.retrieval import AnswerRequest, Limit, Relevance, SearchRequest, Sources
 from vmrag_mcp.arguments import Given, QueryText, fields_as_keywords
@@ -132,20 +132,19 @@ def index_document(call: Call, *, path: Path) -> results.IndexDocumentResult:
     active, project = _update_active(call)
     place = ask.find_file(project, path)
     if place.external:
-        result = external.index_file(call.ws, active, project, place.doc_id)
-        chunks, changed, model = result.chunks, result.changed, result.collection
+        indexed = external.index_file(call.ws, active, project, place.doc_id)
     else:
-        landed = mirror.index_file(call.ws, active, project, place.doc_id)
-        call.warn_pending(landed.pending)
-        chunks, changed, model = landed.report.chunks, landed.report.changed, landed.report.collection
+        result = mirror.index_file(call.ws, active, project, place.doc_id)
+        call.warn_pending(result.pending)
+        indexed = result.report
     shown = search.shown_path(project.external if place.external else project.docs, place.doc_id)
     return results.IndexDocumentResult(
         status="indexed",
         path=shown,
-        embedding_dimensions=model.embedding_dimensions,
-        chunk_count=chunks,
-        changed=changed,
-        message=f"{shown} is indexed{'' if changed else ', as it was'}.",
+        embedding_dimensions=indexed.collection.embedding_dimensions,
+        chunk_count=indexed.chunks,
+        changed=indexed.changed,
+        message=f"{shown} is indexed{'' if indexed.changed else ', as it was'}.",
     )
 
 
@@ -219,7 +218,7 @@ def delete_documents(
     project = _require_active(call).load_project(call.ws)
     matches = path_hash in (None, project.path_hash)
     removed = removal.remove_mirrored(call.ws, project_name, branch=branch_name, dry_run=dry_run or not matches)
-    shown = removed if matches else removal.Removed(())
+    shown = removed if matches else removal.Removal(())
     call.warn_pending(shown.pending)
     would = {"would_delete_count": shown.documents, "would_delete_chunks": shown.chunks} if dry_run else {}
     back = (
@@ -289,7 +288,7 @@ def _require_active(call: Call) -> ActiveProject:
     return active
 
 
-def _warn_pending(call: Call, mirrored: Mirrored) -> None:
+def _warn_pending(call: Call, mirrored: MirrorResult) -> None:
     call.warn_pending(mirrored.pending)
     if mirrored.unwritten:
         call.warn("FILES_PENDING", mirrored.unwritten)
@@ -299,7 +298,7 @@ def _load_project(call: Call) -> DocsProject:
     return _update_active(call)[1]
 
 
-def _list_sources(answered: Answered) -> list[results.AnswerSource]:
+def _list_sources(answered: CitedAnswer) -> list[results.AnswerSource]:
     return [
         results.AnswerSource(
             path=document.path,
@@ -314,7 +313,7 @@ def _list_sources(answered: Answered) -> list[results.AnswerSource]:
     ]
 
 
-def _warn_answer(call: Call, answered: Answered) -> None:
+def _warn_answer(call: Call, answered: CitedAnswer) -> None:
     if answered.answer.synthesis == "none":
         _warn_below(call, answered.result.best, answered.result.min_score)
     elif answered.answer.failure:
@@ -334,6 +333,6 @@ def _count_documents(call: Call, total: int, best: float | None, min_score: floa
     return f"{plural(total, 'document')} with a score of {min_score} or more."
 
 
-def _describe_answer(answered: Answered) -> str:
+def _describe_answer(answered: CitedAnswer) -> str:
     count = len(answered.result.documents)
     return f"Answered from {plural(count, 'document')}." if count else "No document is near enough."

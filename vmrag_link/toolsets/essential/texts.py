@@ -189,8 +189,8 @@ def _paths_ending(name: str, paths: Sequence[str]) -> list[str]:
 def _find_stored(ws: Workspace, name: str, ref: str) -> Text:
     store = stores.find_store(ws, name.partition("/")[0])
     if store is not ws:
-        shown = show.show_stored(store, name)
-        return Text(f"{shown.collection}/{shown.doc_id}", shown.content, find_origin(store))
+        stored = show.show_stored(store, name)
+        return Text(f"{stored.collection}/{stored.doc_id}", stored.content, find_origin(store))
     document = show.show_stored(ws, f"{ref}:{name}" if ref else name)
     key = (document.collection, document.doc_id)
     origin = find_current_origin(ws)

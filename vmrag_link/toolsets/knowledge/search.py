@@ -155,19 +155,19 @@ def _search_collections(
     require_query(text)
 
     def search_view(searcher: Searcher, view: View) -> _SearchResult:
-        searched = {row.name: row for row in searcher.list_collections() if is_searched(row)}
+        collections = {row.name: row for row in searcher.list_collections() if is_searched(row)}
         passing = list_passing(view.at)
         ids = None if passing is None else [document.doc_id for document in passing]
         hits: Sequence[Hit] = ()
-        if searched and ids != []:
+        if collections and ids != []:
             where = None if ids is None else {"source_id": {"$in": ids}}
-            hits = searcher.search(Query(text, tuple(searched), limit, Mode.HYBRID, where=where))
+            hits = searcher.search(Query(text, tuple(collections), limit, Mode.HYBRID, where=where))
         cosines = searcher.compute_cosines(text, hits)
         rows = [
-            (hit, _build_hit_values(hit, searched[hit.collection].distance, cosine))
+            (hit, _build_hit_values(hit, collections[hit.collection].distance, cosine))
             for hit, cosine in zip(hits, cosines, strict=True)
         ]
-        return _SearchResult(rows, list(searched), find_view_origin(ws, view))
+        return _SearchResult(rows, list(collections), find_view_origin(ws, view))
 
     return search_index(ws, search_view, files=False)
 

@@ -94,8 +94,8 @@ def learning_log_test_results(
     result = log_test_results(call.ws, request)
     report = result.report
     changed = f"{len(report.transitions)} fixed, {plural(len(report.regressions), 'regression')}"
-    said = f"{plural(report.tests.total, 'test')}, {changed}; the score is {report.validation_score:g}"
-    return outcome.kept_answer(call, result, said)
+    sentence = f"{plural(report.tests.total, 'test')}, {changed}; the score is {report.validation_score:g}"
+    return outcome.kept_answer(call, result, sentence)
 
 
 @tool("W")

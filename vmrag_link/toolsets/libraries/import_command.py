@@ -111,20 +111,20 @@ def import_sources(
     skipped: list[SkippedFile] = []
     paths = [importing.require_existing(source) for source in sources if isinstance(source, Path)]
     tracked = None if copy else TrackedFiles(ws, paths, None)
-    named = list(_list_files(ws, sources, selection or FileSelection(), skipped, tracked))
-    if tracked and tracked.hint and not named:
+    named_sources = list(_list_files(ws, sources, selection or FileSelection(), skipped, tracked))
+    if tracked and tracked.hint and not named_sources:
         raise tracked.form_refusal()
     find_library(ws, writing.require_writable(ws).at, name)
     failed: dict[_NamedSource, VmragError] = {}
-    taken: list[Ingested] = []
+    ingested: list[Ingested] = []
     branch: str | None = None
     pending = ""
-    with ws.progress.task("taking in", len(named)) as task, open_converter(ws) as convert:
-        for batch in _split_batches(_read_sources(ws, name, named, failed)):
+    with ws.progress.task("taking in", len(named_sources)) as task, open_converter(ws) as convert:
+        for batch in _split_batches(_read_sources(ws, name, named_sources, failed)):
             refused: dict[str, VmragError] = {}
             result = ingest_sources(ws, name, list(batch.values()), convert, metadata=metadata, refused=refused)
             failed |= {item: refused[source.key] for item, source in batch.items() if source.key in refused}
-            taken += result.report
+            ingested += result.report
             branch = result.branch or branch
             pending = result.pending or pending
             task.advance(len(batch))
@@ -138,7 +138,7 @@ def import_sources(
         raise next(iter(failed_alone.values()))
     return LibraryImport(
         library=name,
-        taken=[_build_taken(ws, item) for item in taken],
+        taken=[_build_taken(ws, item) for item in ingested],
         refused=[RefusedSource(shown, why.code, why.message, why.hint) for shown, why in failed_alone.items()],
         skipped=sorted(skipped, key=lambda item: item.name),
         branch=branch,

@@ -67,8 +67,8 @@ def refresh_libraries(ws: Workspace, names: Sequence[str] = (), *, dry_run: bool
         admit_typed(ws)(parse_url(url))
     admit = admit_stored(ws)
     pace = _make_pace(ws, [url for urls in urls_by_library.values() for url in urls], admit)
-    taken = [take_pages(ws, name, urls, pace, admit, dry_run=dry_run) for name, urls in urls_by_library.items()]
-    pages = [page for result in taken for page in result.pages]
+    results = [take_pages(ws, name, urls, pace, admit, dry_run=dry_run) for name, urls in urls_by_library.items()]
+    pages = [page for result in results for page in result.pages]
     numbers = Counter(page.status for page in pages)
     return RefreshReport(
         pages=pages,
@@ -76,8 +76,8 @@ def refresh_libraries(ws: Workspace, names: Sequence[str] = (), *, dry_run: bool
         unchanged=numbers["unchanged"],
         failed=numbers["failed"],
         dry_run=dry_run,
-        branch=next((result.branch for result in taken if result.branch), None),
-        pending=next((result.pending for result in taken if result.pending), ""),
+        branch=next((result.branch for result in results if result.branch), None),
+        pending=next((result.pending for result in results if result.pending), ""),
     )
 
 

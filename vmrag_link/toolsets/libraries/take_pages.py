@@ -73,18 +73,18 @@ def take_site(
     site = sitemap.list_pages(url, limits=limits_of(ws.config.ingest, admit), max_pages=max_pages)
     if site.delay_s and len(site.pages) > 1:
         ws.progress.note(f"{parse_url(url).site} wants {site.delay_s:g} s between two pages.")
-    taken = take_pages(ws, name, site.pages, Pace(lambda _: site.delay_s), admit, metadata=metadata)
+    result = take_pages(ws, name, site.pages, Pace(lambda _: site.delay_s), admit, metadata=metadata)
     return SiteReport(
         sitemap=parse_url(url).text,
         library=name,
-        pages=taken.pages,
+        pages=result.pages,
         elsewhere=site.elsewhere,
         disallowed=site.disallowed,
         invalid=site.invalid,
         more=site.more,
         failures=site.failures,
-        branch=taken.branch,
-        pending=taken.pending,
+        branch=result.branch,
+        pending=result.pending,
     )
 
 
