@@ -108,7 +108,8 @@ class CodeQuestion:
         self.words = [
             word for word in sorted(names) if len(word) >= _MIN_WORD_CHARS and word not in keywords.STOP_WORDS
         ]
-        """The words of the question that are compared with names."""
+        """The words of the question that are compared with names, sorted."""
+        self._distinct_words = frozenset(self.words)
         self._prefix_lengths = sorted({len(word) for word in self.words if len(word) >= _MIN_PREFIX_CHARS})
         self._matches: dict[str, frozenset[str]] = {}
         """The results of `_match_word`."""
@@ -226,7 +227,7 @@ class CodeQuestion:
                 first = bisect.bisect_left(self.words, other)
                 end = bisect.bisect_left(self.words, f"{other}\U0010ffff")
                 similar.update(self.words[first:end])
-            self._matches[other] = frozenset(similar.intersection(self.words))
+            self._matches[other] = self._distinct_words & similar
         return self._matches[other]
 
 
