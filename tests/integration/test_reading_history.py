@@ -172,7 +172,7 @@ def test_each_revision_is_shown_with_its_own_changes(project):
 
 
 def test_log_reports_further_revisions_unless_limited(project, monkeypatch):
-    monkeypatch.setattr("vmrag_link.cli.log.USUAL", 2)
+    monkeypatch.setattr("vmrag_link.cli.log.DEFAULT_LIMIT", 2)
     result = project.vmrag("log", "--oneline")
     assert len(result.out.splitlines()) == 2
     assert "vmrag log -n 20" in result.err

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vmrag_link.workspace.history.log import PinnedRevision
 
 
-_LONGEST = 20
+_MAX_AUTHOR_CHARS = 20
 """Maximum number of characters of an author's name."""
 
 
@@ -94,7 +94,7 @@ def _describe_writer(info: BlamedCommit | None) -> str:
 
 
 def _describe_author(author: str) -> str:
-    return author.partition("<")[0].strip()[:_LONGEST]
+    return author.partition("<")[0].strip()[:_MAX_AUTHOR_CHARS]
 
 
 def _describe_pin(info: PinnedRevision | None) -> str:

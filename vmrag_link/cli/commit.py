@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vmrag_link.ops.commit.commit import CommitReport, PlannedCommit
     from vmrag_link.workspace import Workspace
 
-_MOST_LISTED = 100
+_MAX_LISTED_DOCUMENTS = 100
 """Maximum number of documents that the text in the editor lists."""
 
 
@@ -56,7 +56,8 @@ def command(invocation: Invocation, *, message: str | None, with_git: bool, all_
             hint=f"run 'vmrag commit -m {quoted(message or 'MESSAGE')}', or 'vmrag sources add PATH' to let files "
             "answer",
         )
-    commit, hidden = None, invocation.as_json or invocation.is_quiet
+    commit = None
+    hidden = invocation.as_json or invocation.is_quiet
     with contextlib.ExitStack() as drafts:
         with invocation.workspace() as ws:
             if ws.stores_nothing and ws.sources.configured:
@@ -66,7 +67,8 @@ def command(invocation: Invocation, *, message: str | None, with_git: bool, all_
                 )
             with prepare_git_commit(ws, message) if with_git else contextlib.nullcontext():
                 planned = None if message is not None else operation.plan_commit(ws, author=author)
-                text, file = message or "", None
+                text = message or ""
+                file = None
                 if planned:
                     contents = "\n".join(_list_contents(ws, planned, with_git=with_git))
                     text, file = drafts.enter_context(_import_editor().open_edited_message(ws.places, contents))
@@ -102,9 +104,9 @@ def _list_contents(ws: Workspace, planned: PlannedCommit, *, with_git: bool) -> 
     changes = [*planned.documents, *planned.collections]
     if changes:
         yield f"Documents to be committed to the knowledge base, on {escape_line(planned.kb_branch)}:"
-    yield from (f"\t{escape_line(change)}" for change in changes[:_MOST_LISTED])
-    if changes[_MOST_LISTED:]:
-        yield f"\tand {len(changes) - _MOST_LISTED} more"
+    yield from (f"\t{escape_line(change)}" for change in changes[:_MAX_LISTED_DOCUMENTS])
+    if changes[_MAX_LISTED_DOCUMENTS:]:
+        yield f"\tand {len(changes) - _MAX_LISTED_DOCUMENTS} more"
     if with_git:
         from vmrag_link.git import versions
         from vmrag_link.paths import PIN_NAME

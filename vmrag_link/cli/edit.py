@@ -15,7 +15,7 @@ from vmrag_link.models import Document, Record
 from vmrag_link.ops import edit as operation
 from vmrag_link.ops.stores import stores
 
-_LONGEST_STEM = 100
+_MAX_STEM_CHARS = 100
 
 
 class EditReport(Record, frozen=True):
@@ -68,5 +68,5 @@ def command(invocation: Invocation, *, name: str) -> None:
 
 def _file_name(document: Document) -> str:
     """Return a name for the draft. It shows the document in the title of the editor."""
-    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", PurePosixPath(document.doc_id).stem).strip("-")[:_LONGEST_STEM]
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", PurePosixPath(document.doc_id).stem).strip("-")[:_MAX_STEM_CHARS]
     return f"{stem or 'document'}{editor.find_suffix(document.doc_id)}"

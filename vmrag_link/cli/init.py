@@ -25,7 +25,7 @@ from vmrag_link.paths import CONFIG_NAME
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.pins.history_pins import NO_DOCUMENTS, Offer, undecided_pin
 
-_SHOWN_ENDINGS = 6
+_MAX_ENDINGS = 6
 
 
 @vmrag_command("init")
@@ -84,7 +84,8 @@ def command(
     with_base = with_base or engine is not None or empty or new
     with invocation.workspace(warn=False) as ws:
         lines: list[str] = []
-        base, has_new_hooks = None, False
+        base = None
+        has_new_hooks = False
         if with_base:
             if not ws.is_initialized:
                 trust.trust_own_settings(ws)  # before the first pin, which names the remote
@@ -109,7 +110,7 @@ def _describe_sources(report: InitReport) -> Iterator[str]:
         yield f"Added the source {source.collection}: {files} ({_list_endings(source.files)}){without}"
     yield from _describe_notes(report)
     if report.sources or report.needs_extra:
-        yield from describe_uncovered(report.uncovered, report.needs_extra, limit=_SHOWN_ENDINGS)
+        yield from describe_uncovered(report.uncovered, report.needs_extra, limit=_MAX_ENDINGS)
     if report.written and not (report.sources or report.notes) and not report.staged:
         yield f"Wrote {CONFIG_NAME}"
     if report.staged:
@@ -137,7 +138,7 @@ def _describe_notes(report: InitReport) -> Iterator[str]:
 
 
 def _list_endings(counts: Mapping[str, int]) -> str:
-    return first_of([f"{count} {ending}" for ending, count in counts.items()], _SHOWN_ENDINGS)
+    return first_of([f"{count} {ending}" for ending, count in counts.items()], _MAX_ENDINGS)
 
 
 def _describe_base(base: KnowledgeBaseReport) -> Iterator[str]:

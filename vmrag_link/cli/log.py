@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from vmrag_link.workspace.history.file_history import FileHistory
     from vmrag_link.workspace.history.word_diff import WordDiff
 
-USUAL = 20
+DEFAULT_LIMIT = 20
+"""Number of revisions without the option `-n`."""
 
 _WIDTH = 2
 """Characters of a column of the graph: one for the column, and one for lines to its neighbours."""
@@ -58,7 +59,7 @@ def command(
     detail = history_view.DETAILS[patch_form] if patch_form else None
     with invocation.workspace() as ws:
         places = tuple(name_from_top(ws, invocation.directory, place) for place in places)
-        file = _find_file_history(ws, places, limit=limit or USUAL) if places else None
+        file = _find_file_history(ws, places, limit=limit or DEFAULT_LIMIT) if places else None
         if file:
             _refuse_graph(file, graph=graph)
             moved = "" if invocation.as_json else _find_stored_history(ws, file)
@@ -68,7 +69,7 @@ def command(
                 invocation.print_paged(ws, _file_lines(file, oneline=oneline, form=patch_form))
         else:
             with _naming_files(ws, places):
-                revisions = document_history.list_history(ws, places, limit=limit or USUAL)
+                revisions = document_history.list_history(ws, places, limit=limit or DEFAULT_LIMIT)
             if invocation.as_json:
                 invocation.emit_report({"revisions": list(revisions.list_reports(detail))})
             else:
@@ -80,7 +81,7 @@ def command(
             output.print_warning(f"for its history as {'a stored document' if file else 'a note'}: {moved}", "hint:")
     if (file or revisions).more and limit is None and not invocation.as_json and not invocation.is_quiet:
         shown_kind = "commits" if file else "revisions"
-        output.print_warning(f"run 'vmrag log -n {10 * USUAL}' to see older {shown_kind}", "hint:")
+        output.print_warning(f"run 'vmrag log -n {10 * DEFAULT_LIMIT}' to see older {shown_kind}", "hint:")
 
 
 def _find_file_history(ws: Workspace, places: tuple[str, ...], *, limit: int) -> FileHistory | None:

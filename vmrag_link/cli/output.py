@@ -27,11 +27,11 @@ It is random, so untrusted text cannot contain it.
 
 _MARKED = _MARK + r"(\[[0-9;]*m)"
 
-_AT_ONCE = 100
+_BATCH_LINES = 100
 """Lines of a stream that are printed together."""
 
-
-_LEAST_COLUMNS, _MOST_COLUMNS = 20, 100
+_MIN_COLUMNS = 20
+_MAX_COLUMNS = 100
 
 
 def style_text(text: str, **look: Any) -> str:
@@ -47,13 +47,10 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_stream(lines: Iterable[str]) -> None:
-    """Print lines while they are made.
-
-    It stops if the reader has left.
-    """
+    """Print lines while they are produced, until the reader closes the pipe."""
     iterator = iter(lines)
     with _reader_may_leave():
-        while batch := [terminal_text.escape_line(line) for line in islice(iterator, _AT_ONCE)]:
+        while batch := [terminal_text.escape_line(line) for line in islice(iterator, _BATCH_LINES)]:
             click.echo(_apply_colours("\n".join(batch), sys.stdout), file=sys.stdout)
 
 
@@ -75,10 +72,10 @@ def print_exactly(text: str, *, raw: bool = False, end_line: bool = False) -> bo
     with _reader_may_leave():
         if readable != text or sys.stdout.isatty():
             click.echo(readable, nl=not readable.endswith("\n"))
-        elif buffer := getattr(sys.stdout, "buffer", None):
+        elif hasattr(sys.stdout, "buffer"):
             sys.stdout.flush()
-            buffer.write(text.encode(errors="surrogateescape"))
-            buffer.flush()
+            sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
+            sys.stdout.buffer.flush()
         else:
             sys.stdout.write(text)
     return readable == text
@@ -115,9 +112,9 @@ def ask_choice(question: str, answers: Sequence[str]) -> str:
 def terminal_columns() -> int:
     """Return the width for lines: that of the terminal, limited to a readable one."""
     if not sys.stdout.isatty():
-        return _MOST_COLUMNS
-    width = os.get_terminal_size(sys.stdout.fileno()).columns or _MOST_COLUMNS  # some terminals report 0
-    return min(_MOST_COLUMNS, max(_LEAST_COLUMNS, width))
+        return _MAX_COLUMNS
+    width = os.get_terminal_size(sys.stdout.fileno()).columns or _MAX_COLUMNS  # some terminals report 0
+    return min(_MAX_COLUMNS, max(_MIN_COLUMNS, width))
 
 
 def ask_yes(question: str) -> bool:
@@ -170,9 +167,9 @@ def _write_text(stream: IO[str], text: str) -> None:
 
 @contextlib.contextmanager
 def _reader_may_leave() -> Any:
+    """Ignore a pipe that its reader has closed in the block."""
     try:
         yield
     except BrokenPipeError:
-        # The reader of the output has seen enough. click would exit with 1, Python complain once
-        # more when it flushes.
+        # Without this, Python reports the error again when it flushes standard output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

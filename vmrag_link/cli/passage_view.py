@@ -9,11 +9,16 @@ from vmrag_link import terminal_text
 from vmrag_link.cli import output
 from vmrag_link.models import Record
 
-LINES = 3
-CODE_LINES = 8
-MOST_CHARACTERS = 1000
-_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n]*$", re.MULTILINE)
+MAX_LINES = 3
+"""Maximum number of lines of a passage of text."""
+
+MAX_CODE_LINES = 8
+"""Maximum number of lines of a piece of code."""
+
+MAX_LINE_CHARS = 1000
 """Maximum length of a line that is shown whole. Some documents are one line."""
+
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n]*$", re.MULTILINE)
 
 INDENT = "   "
 
@@ -41,14 +46,15 @@ class _Line(Record, frozen=True):
 
 def mark_spans(text: str, spans: Sequence[Span]) -> str:
     """Colour these characters of a text, on a terminal."""
-    parts, at = [], 0
+    parts: list[str] = []
+    position = 0
     for start, end in spans:
-        parts += [text[at:start], output.style_text(text[start:end], fg="yellow", bold=True)]
-        at = end
-    return "".join([*parts, text[at:]])
+        parts += [text[position:start], output.style_text(text[start:end], fg="yellow", bold=True)]
+        position = end
+    return "".join([*parts, text[position:]])
 
 
-def shorten_line(line: str, spans: Sequence[Span], max_characters: int = MOST_CHARACTERS) -> str:
+def shorten_line(line: str, spans: Sequence[Span], max_characters: int = MAX_LINE_CHARS) -> str:
     """Mark the matches in a line.
 
     A line of more than `max_characters` is cut to the part around its first match.
@@ -71,11 +77,11 @@ def cut_lines(text: str, at: int, spans: Sequence[Span]) -> Iterator[str]:
     text = _FENCE.sub(lambda mark: " " * len(mark[0]), text)
     lines = list(_wrap_line(text, output.terminal_columns() - len(INDENT) - len("… ") - len(" …")))
     first = next((number for number, line in enumerate(lines) if at < line.words[-1].end), 0)
-    first = max(0, min(first, len(lines) - LINES))
-    shown = lines[first : first + LINES]
-    for line in shown:
-        before = "" if line.begins or line is not shown[0] else "… "
-        after = "" if line.ends or line is not shown[-1] else " …"
+    first = max(0, min(first, len(lines) - MAX_LINES))
+    excerpt = lines[first : first + MAX_LINES]
+    for line in excerpt:
+        before = "" if line.begins or line is not excerpt[0] else "… "
+        after = "" if line.ends or line is not excerpt[-1] else " …"
         yield f"{INDENT}{before}{' '.join(_cut_word(text, word, spans) for word in line.words)}{after}"
 
 
@@ -86,9 +92,10 @@ def cut_code_lines(text: str, at: int, spans: Sequence[Span]) -> Iterator[str]:
     """
     lines = text.rstrip().split("\n")
     top = next((number for number, line in enumerate(lines) if line.strip()), 0)
-    if (best := text.count("\n", 0, at)) >= top + CODE_LINES:
-        top = min(best - CODE_LINES // 2, len(lines) - CODE_LINES)
-    end = min(top + CODE_LINES, len(lines))
+    best = text.count("\n", 0, at)
+    if best >= top + MAX_CODE_LINES:
+        top = min(best - MAX_CODE_LINES // 2, len(lines) - MAX_CODE_LINES)
+    end = min(top + MAX_CODE_LINES, len(lines))
     while top < end - 1 and not lines[top].strip():
         top += 1
     while top < end - 1 and not lines[end - 1].strip():

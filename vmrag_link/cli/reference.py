@@ -37,18 +37,19 @@ After "Also", a command lists options by name only. Unless the section of the co
 _SAME_AS_TOOLS = {"doc": "knowledge", "issue": "knowledge", "learning": "learning"}
 """Groups whose options are parameters of MCP tools in a toolset, which docs/tools.md explains."""
 
-_MOST_SENTENCES = 2
-"""The page has so many sentences of a help text, and those that `_ARGUMENT` matches. Special cases
-are in the help alone."""
+_MAX_SENTENCES = 2
+"""Number of sentences of a help text on the page, besides those that `_ARGUMENT` matches. Special
+cases are in the help alone.
+"""
 
 _ARGUMENT = re.compile(r"[A-Z]{3,}\b|Without ")
 """The beginning of a sentence that explains an argument, or what its absence means."""
 
-_LEAST_SHARING = 2
-"""An option of so many commands is described once."""
+_MIN_SHARING = 2
+"""Number of commands with an option from which the option is described once."""
 
-_MOST_CHOICES = 8
-"""The help of an option lists more choices than these itself."""
+_MAX_CHOICES = 8
+"""Maximum number of choices that the page lists. The help of an option lists more choices."""
 
 _Rows = list[tuple[str, str]]
 
@@ -81,7 +82,8 @@ def _find_commands() -> dict[str, click.Command]:
     """Return all commands by their names. Subcommands follow their group."""
     commands_by_name: dict[str, click.Command] = {}
     for name in commands.list_names():
-        if command := commands.find_command(name):
+        command = commands.find_command(name)
+        if command:
             commands_by_name[name] = command
             if isinstance(command, click.Group):
                 commands_by_name |= {f"{name} {below}": other for below, other in command.commands.items()}
@@ -93,7 +95,7 @@ def _find_shared(owners: list[_Rows], listed: Iterable[tuple[str, str]] = ()) ->
     counts = Counter(chain.from_iterable(set(rows) - set(listed) for rows in owners))
     by_name: dict[str, tuple[str, str]] = {}
     for option, number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        if number >= _LEAST_SHARING:
+        if number >= _MIN_SHARING:
             by_name.setdefault(_option_name(option), option)
     return [by_name[name] for name in sorted(by_name, key=lambda name: name.lstrip("-").lower())]
 
@@ -107,25 +109,26 @@ def _format_section(name: str, command: click.Command, specific: _Rows, inside: 
     is_tool = bool(below) and group in _SAME_AS_TOOLS
     if is_tool:
         return f"* `{_format_usage(below, command, specific)}`: {_shorten_help(command, 1)}"
-    parts = [f"`vmrag {_format_usage(name, command, [])}`: {_shorten_help(command, _MOST_SENTENCES)}"]
+    parts = [f"`vmrag {_format_usage(name, command, [])}`: {_shorten_help(command, _MAX_SENTENCES)}"]
     if not below:
         parts.insert(0, f"## vmrag {name}")
-        if toolset := _SAME_AS_TOOLS.get(group):
-            parts.append(f"Each option has the name of a parameter of [the tools](tools.md#{toolset}).")
+        if group in _SAME_AS_TOOLS:
+            parts.append(f"Each option has the name of a parameter of [the tools](tools.md#{_SAME_AS_TOOLS[group]}).")
     if specific:
-        named = [*shared, *(inside if below else [])]
-        also = ", ".join(f"`{_option_name(option)}`" for option in specific if option in named)
-        own_lines = _format_list([option for option in specific if option not in named])
+        explained = [*shared, *(inside if below else [])]
+        also = ", ".join(f"`{_option_name(option)}`" for option in specific if option in explained)
+        own_lines = _format_list([option for option in specific if option not in explained])
         parts.append("\n".join(filter(None, (own_lines, f"* Also {also}." if also else ""))))
-    if not below and (rest := [option for option in inside if option not in specific]):
+    rest = [option for option in inside if option not in specific]
+    if rest and not below:
         parts += ["Options of several of these commands:", _format_list(rest)]
     return "\n\n".join(parts) + "\n"
 
 
-def _shorten_help(command: click.Command, most: int) -> str:
+def _shorten_help(command: click.Command, max_sentences: int) -> str:
     """Return the first sentences of the help, and those about arguments."""
     sentences = re.split(r"(?<=[.!?])\s+(?=[A-Z'(-])", " ".join((command.help or "").split()))
-    return " ".join([*sentences[:most], *filter(_ARGUMENT.match, sentences[most:])])
+    return " ".join([*sentences[:max_sentences], *filter(_ARGUMENT.match, sentences[max_sentences:])])
 
 
 def _format_usage(name: str, command: click.Command, options: _Rows) -> str:
@@ -153,7 +156,7 @@ def _list_options(command: click.Command) -> list[tuple[str, str]]:
 
 
 def _format_parameter(parameter: click.Parameter) -> str:
-    if isinstance(parameter.type, click.Choice) and len(parameter.type.choices) <= _MOST_CHOICES:
+    if isinstance(parameter.type, click.Choice) and len(parameter.type.choices) <= _MAX_CHOICES:
         value = "|".join(str(choice) for choice in parameter.type.choices)
     else:
         value = parameter.metavar or {"integer range": "NUMBER", "path": "PATH", "choice": "NAME"}.get(

@@ -57,12 +57,12 @@ def run_dialog(ws: Workspace, report: ResolveReport, names: Sequence[str]) -> Re
     """
     skipped: set[tuple[str, str, str]] = set()
     drafts: dict[tuple[str, str, str], str] = {}
-    shown = ""
+    shown_id = ""
     while questions := [open_part for open_part in list_open_parts(report, names) if open_part.key not in skipped]:
         question = questions[0]
         skipped.add(question.key)
-        if question.row.id != shown:
-            shown = question.row.id
+        if question.row.id != shown_id:
+            shown_id = question.row.id
             _print_heading(ws, report, question.row)
         output.print_lines(_format_part(question, report))
         answer = _ask_side(question, f"({len(skipped)} of {len(skipped) + len(questions) - 1})")
@@ -106,7 +106,8 @@ def _print_heading(ws: Workspace, report: ResolveReport, row: ConflictRow) -> No
 
 
 def _format_part(question: OpenPart, report: ResolveReport) -> Iterator[str]:
-    row, labels = question.row, report.labels
+    row = question.row
+    labels = report.labels
     if question.hunk:
         yield from format_hunk(row, question.hunk, labels)
     elif row.conflict.is_whole:
@@ -132,17 +133,17 @@ def _edit_part(
 
     A refused text becomes the draft of the next attempt, so that the user does not type it again.
     """
-    row, labels = question.row, report.labels
+    row = question.row
+    labels = report.labels
     hunk = None if whole or not question.hunk else question.hunk
     draft = (row.id, question.field, "" if hunk is None else str(hunk))
-    begun = (
+    template = (
         format_conflict_template(row, labels)
         if hunk is None
         else format_hunk_template(row, row.conflict.hunks[hunk - 1], labels)
     )
-    text = editor.edit_text(
-        ws.places, drafts.get(draft) or begun, name=f"conflict{editor.find_suffix(row.conflict.doc_id)}"
-    )
+    name = f"conflict{editor.find_suffix(row.conflict.doc_id)}"
+    text = editor.edit_text(ws.places, drafts.get(draft) or template, name=name)
     if text is None:
         return None
     drafts[draft] = text
@@ -150,7 +151,7 @@ def _edit_part(
 
 
 COLOURS = {"delete": "red", "insert": "green"}
-_MOST_LINES = 40
+_MAX_SIDE_LINES = 40
 """Maximum number of lines of one side."""
 
 
@@ -239,11 +240,11 @@ def _name_sides(labels: Labels) -> tuple[str, str]:
 
 def _describe_change(label: str, base: str, version: str) -> list[str]:
     text = worddiff.render_pieces(worddiff.cut_equal_text(worddiff.diff_words(base, version)), style=_style_op)
-    shown = list(terminal_text.split_lines(text))
-    if len(shown) > _MOST_LINES:
-        half = _MOST_LINES // 2
-        shown = [*shown[:half], f"… {plural(len(shown) - 2 * half, 'line')} …", *shown[-half:]]
-    return [f"    {label}:", *(f"      {line}" for line in shown)]
+    lines = list(terminal_text.split_lines(text))
+    if len(lines) > _MAX_SIDE_LINES:
+        half = _MAX_SIDE_LINES // 2
+        lines = [*lines[:half], f"… {plural(len(lines) - 2 * half, 'line')} …", *lines[-half:]]
+    return [f"    {label}:", *(f"      {line}" for line in lines)]
 
 
 def _style_op(op: str, text: str) -> str:

@@ -27,8 +27,12 @@ if TYPE_CHECKING:
     from vmrag_link.ops.sources.add_source import SourceAddition
     from vmrag_link.workspace import Workspace
 
-SHOWN = 10
-NAMED = 5
+MAX_ROWS = 10
+"""Maximum number of lines of a list."""
+
+MAX_NAMES = 5
+"""Maximum number of names in a line."""
+
 NO_COPIES = "No stored document is a copy of a file that a source reads."
 
 
@@ -102,7 +106,7 @@ def command(
             invocation.emit_report(dedupe, _dry_run_lines(dedupe) if dry_run else _dedupe_lines(dedupe))
         else:
             report = report_sources(ws, ref=ref)
-            invocation.emit_report(report, _format_report(report, None if invocation.verbosity > 0 else SHOWN, ref))
+            invocation.emit_report(report, _format_report(report, None if invocation.verbosity > 0 else MAX_ROWS, ref))
 
 
 def _add_source(
@@ -126,7 +130,8 @@ def _add_source(
 def _require_options(action: str, options: Mapping[str, Mapping[str, object]]) -> None:
     """Raise `UsageInvalid` for options of another action."""
     for other, values in options.items():
-        if other != action and (option := next((name for name, value in values.items() if value), None)):
+        option = next((name for name, value in values.items() if value), None)
+        if option and other != action:
             raise UsageInvalid(
                 f"'vmrag sources {action}' has no option {option}.",
                 hint=f"run 'vmrag sources {other} --help' to see its options",
@@ -134,7 +139,8 @@ def _require_options(action: str, options: Mapping[str, Mapping[str, object]]) -
 
 
 def _addition_lines(addition: SourceAddition) -> Iterator[str]:
-    name, paths = addition.collection, " ".join(addition.paths)
+    name = addition.collection
+    paths = " ".join(addition.paths)
     number = plural(addition.files, "file")
     if not addition.paths:
         yield f"The source {name} already has these paths ({number})."
@@ -167,7 +173,7 @@ def _format_report(report: SourcesReport, limit: int | None, ref: str | None) ->
     for source in report.sources:
         yield from _format_source(source)
     if report.removed:
-        yield f"Removed from the working tree, not committed: {first_of(report.removed, NAMED)}"
+        yield f"Removed from the working tree, not committed: {first_of(report.removed, MAX_NAMES)}"
     if report.untracked:
         subject = (
             "1 file that git does not track is"
@@ -176,7 +182,7 @@ def _format_report(report: SourcesReport, limit: int | None, ref: str | None) ->
         )
         yield f"{subject} left out; run 'git add FILE' to include it"
     if report.missing:
-        yield f"Not in this clone: {first_of(report.missing, NAMED)}"
+        yield f"Not in this clone: {first_of(report.missing, MAX_NAMES)}"
         if any(path.endswith("/") for path in report.missing):
             yield "hint: run 'git submodule update --init --recursive' to fetch the submodules"
         else:
@@ -223,23 +229,25 @@ def _describe_next_step(report: SourcesReport) -> Iterator[str]:
         yield from _indent_lines(report.proposal)
         yield "hint: run 'vmrag init' to set up this repository"
     elif report.unnamed:
-        yield f"In no source: {first_of([f'{number} {ending}' for ending, number in report.unnamed.items()], NAMED)}"
+        yield f"In no source: {first_of([f'{number} {ending}' for ending, number in report.unnamed.items()], MAX_NAMES)}"
         yield f"  to have them, in 'sources:' of {CONFIG_NAME}:"
         yield from _indent_lines(report.addition)
 
 
 def _format_source(row: SourceRow) -> Iterator[str]:
-    kind = ", code" if row.kind == "code" else ", notes are written here" if row.write else ""
+    kind = ", notes are written here" if row.write else ""
+    if row.kind == "code":
+        kind = ", code"
     number = "not read" if row.unavailable else plural(row.documents, "document")
     yield f"{output.style_text(row.collection, bold=True)}  {number}{kind}"
     without = f", without {' '.join(row.exclude)}" if row.exclude else ""
     yield f"  {' '.join(row.paths)}{without}"
     if row.unmatched:
         match = "matches" if len(row.unmatched) == 1 else "match"
-        yield f"  paths: {first_of(row.unmatched, NAMED)} {match} no tracked file"
+        yield f"  paths: {first_of(row.unmatched, MAX_NAMES)} {match} no tracked file"
     if row.unmatched_exclude:
         match = "matches" if len(row.unmatched_exclude) == 1 else "match"
-        yield f"  exclude: {first_of(row.unmatched_exclude, NAMED)} {match} no file of this source"
+        yield f"  exclude: {first_of(row.unmatched_exclude, MAX_NAMES)} {match} no file of this source"
     if row.unavailable:
         yield f"  {row.unavailable}"
         yield f"  hint: {row.hint}"
@@ -247,11 +255,11 @@ def _format_source(row: SourceRow) -> Iterator[str]:
         yield "  writing is not trusted on this machine"
         yield "  hint: run 'vmrag trust' to allow it"
     if row.by_lines:
-        yield f"  cut by lines, too hard or too large to parse: {first_of(row.by_lines, NAMED)}"
+        yield f"  cut by lines, too hard or too large to parse: {first_of(row.by_lines, MAX_NAMES)}"
     for path, doc_id in row.disputed.items():
         yield f"  warning: {path} states the id {doc_id}, which another note has"
     if row.uncommitted:
-        yield f"  not committed: {first_of([f'{path} ({how})' for path, how in row.uncommitted.items()], NAMED)}"
+        yield f"  not committed: {first_of([f'{path} ({how})' for path, how in row.uncommitted.items()], MAX_NAMES)}"
 
 
 def _format_left_out(rows: tuple[LeftOutRow, ...], limit: int | None) -> Iterator[str]:
@@ -302,12 +310,12 @@ def _dedupe_lines(report: Deduplication) -> Iterator[str]:
         noun = "collection" if len(report.collections) == 1 else "collections"
         yield f"Removed the stored {noun} {enumerated(report.collections)}."
     if report.differing:
-        yield f"These copies differed from their files: {first_of(list(map(str, report.differing)), NAMED)}"
+        yield f"These copies differed from their files: {first_of(list(map(str, report.differing)), MAX_NAMES)}"
         if report.commit:
             name = quoted(str(report.differing[0]))
             yield f"hint: run 'vmrag show {report.commit.parent[:12]}:{name}' to see the text of a copy"
     if report.kept:
-        names = " ".join(quoted(str(name)) for name in report.unsaved[:NAMED])
+        names = " ".join(quoted(str(name)) for name in report.unsaved[:MAX_NAMES])
         yield describe_kept_revision(len(report.unsaved), f"vmrag restore --source {report.kept[:12]} {names}")
     yield from _remaining_lines(report)
     if report.commit:
@@ -330,5 +338,5 @@ def _remaining_lines(report: Deduplication) -> Iterator[str]:
         )
     if report.uncovered:
         paths = sorted({copy.path for copy in report.uncovered})
-        yield f"No source reads the files of {plural(len(report.uncovered), 'other stored copy')}: {first_of(paths, NAMED)}"
-        yield f"hint: run 'vmrag sources add {' '.join(map(quoted, paths[:NAMED]))}' to search the files instead"
+        yield f"No source reads the files of {plural(len(report.uncovered), 'other stored copy')}: {first_of(paths, MAX_NAMES)}"
+        yield f"hint: run 'vmrag sources add {' '.join(map(quoted, paths[:MAX_NAMES]))}' to search the files instead"

@@ -15,6 +15,9 @@ from vmrag_link.ops.status.changes import PendingChanges, SourceChange, SourcesS
 from vmrag_link.sync.chroma_state import ChromaState, SharingState
 from vmrag_link.workspace import Workspace
 
+MAX_ROWS = 20
+"""Maximum number of lines of each list."""
+
 TITLES = {
     "in_sync": ("in sync", "green"),
     "merging": ("a merge is open", "yellow"),
@@ -43,7 +46,7 @@ def command(invocation: Invocation) -> int:
         report = operation.status(ws, with_changes=True, ask_remote=True)
         chroma_is_set = ws.chroma.local.is_set
         empty = _describe_empty_pin(ws, report) if not invocation.as_json else ""
-    limit = None if invocation.verbosity > 0 else SHOWN
+    limit = None if invocation.verbosity > 0 else MAX_ROWS
     lines = [*_status_lines(report, limit, chroma_is_set=chroma_is_set), *([f"hint: {empty}"] if empty else [])]
     invocation.emit_report(report, lines)
     return 0 if report.in_sync else FAILED_CHECK
@@ -123,11 +126,12 @@ def _count_documents(number: int) -> str:
     return plural(number, "document") if number else "no documents"
 
 
-SHOWN = 20
-"""Maximum number of lines of each list."""
-
 _COLOURS = {"added": "green", "modified": "yellow", "removed": "red", "unmerged": "red"}
-_OF_COLLECTION = {"added": "a new collection", "modified": "the collection's settings", "removed": "the collection"}
+_COLLECTION_CHANGES = {
+    "added": "a new collection",
+    "modified": "the collection's settings",
+    "removed": "the collection",
+}
 _INDENT = "    "
 _WIDTH = max(map(len, _COLOURS)) + 3
 
@@ -158,7 +162,7 @@ def format_changes(changes: PendingChanges, limit: int | None) -> Iterator[str]:
     A list has at most `limit` lines; None shows all.
     """
     lines = [
-        _Line(collection.kind, "", f"{collection.name}/ ({_OF_COLLECTION[collection.kind]})")
+        _Line(collection.kind, "", f"{collection.name}/ ({_COLLECTION_CHANGES[collection.kind]})")
         for collection in changes.collections
     ]
     lines += [

@@ -74,8 +74,7 @@ class Terminal:
                 TextColumn("{task.completed:,.0f} of {task.total:,.0f}{task.fields[unit]}"),
                 TimeRemainingColumn(),
             )
-            # Rich prints standard output above its bars, on the terminal: into a file
-            # nothing would get.
+            # rich prints standard output above its bars, so a file would get nothing.
             to_terminal = sys.stdout.isatty()
             console = Console(stderr=True)
             self._rich = Progress(*columns, console=console, transient=True, redirect_stdout=to_terminal)
@@ -91,33 +90,42 @@ class Terminal:
 
 
 class _Lines:
+    """A task without a bar, which prints a line now and then."""
+
     def __init__(self, terminal: Terminal, description: str, total: int) -> None:
-        self._terminal, self._description, self._total, self._done = terminal, description, total, 0
-        self._said = time.monotonic()
+        self._terminal = terminal
+        self._description = description
+        self._total = total
+        self._completed = 0
+        self._printed = time.monotonic()
 
     def advance(self, steps: int = 1) -> None:
-        self._done += steps
-        if self._done < self._total and time.monotonic() - self._said >= LINE_SECONDS:
-            self._terminal.note(
-                f"{self._description}: {self._done:,} of {self._total:,}{UNITS.get(self._description, '')}"
-            )
-            self._said = time.monotonic()
+        self._completed += steps
+        if self._completed < self._total and time.monotonic() - self._printed >= LINE_SECONDS:
+            unit = UNITS.get(self._description, "")
+            self._terminal.note(f"{self._description}: {self._completed:,} of {self._total:,}{unit}")
+            self._printed = time.monotonic()
 
 
 class _Bar:
+    """A task with a bar, which appears after `PATIENCE`."""
+
     def __init__(self, terminal: Terminal, description: str, total: int) -> None:
-        self._terminal, self._description, self._total = terminal, description, total
-        self._since = time.monotonic()
-        self._done = 0
+        self._terminal = terminal
+        self._description = description
+        self._total = total
+        self._begun = time.monotonic()
+        self._completed = 0
         self._id: Any = None
 
     def advance(self, steps: int = 1) -> None:
-        self._done += steps
-        if self._id is None and time.monotonic() - self._since > PATIENCE:
-            name, unit = escape_line(self._description), UNITS.get(self._description, "")
+        self._completed += steps
+        if self._id is None and time.monotonic() - self._begun > PATIENCE:
+            name = escape_line(self._description)
+            unit = UNITS.get(self._description, "")
             self._id = self._terminal.show_bar().add_task(name, total=self._total, unit=unit)
         if self._id is not None:
-            self._terminal.show_bar().update(self._id, completed=self._done)
+            self._terminal.show_bar().update(self._id, completed=self._completed)
 
     def end(self) -> None:
         if self._id is not None:
@@ -136,7 +144,7 @@ def open_pager(places: Places) -> Iterator[None]:
     if process is None:
         yield
         return
-    assert process.stdin is not None  # noqa: S101  that is what it was started for
+    assert process.stdin is not None  # noqa: S101  the pager was started with a pipe
     stream = _Screen(process.stdin)
     try:
         with contextlib.redirect_stdout(stream):

@@ -106,7 +106,8 @@ def command(
 
 
 def _replace_invalid_settings(invocation: Invocation, ws: Workspace) -> None:
-    if (error := ws.settings.replace_invalid()) and not invocation.is_quiet:
+    error = ws.settings.replace_invalid()
+    if error and not invocation.is_quiet:
         output.print_warning(f"ignoring the invalid settings: {error.message}", "warning:")
 
 
@@ -176,7 +177,8 @@ def _uninstall_everything(hooks: installer.UninstallReport, report: RemovalRepor
         yield f"hint: {hints.join_alternatives(remove, keep)}"
     if SETTINGS in report.kept:
         yield f"{SETTINGS} stays: it has settings that were never committed."
-    if written := [name for name in report.kept if name != SETTINGS]:
+    written = [name for name in report.kept if name != SETTINGS]
+    if written:
         yield f"You wrote these files, and they stay: {', '.join(written)}"
     if report.pin == "restored":
         yield "git's index has HEAD's pin again, because the staged pin named a revision that no remote has."

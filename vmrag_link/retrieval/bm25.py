@@ -135,11 +135,12 @@ class WordScores:
         in_names = _add_fields(occurrence for occurrence in occurrences if occurrence.names)
         gain, base, slope = chunks.compute_factors(sum(map(len, in_chunks.values())))
         self._max_score += gain
+        by_piece = self._lengths
         scores = self._chunks
         first_rows = self._first_rows
         in_documents: dict[int, int] = {}
         for piece, frequencies in in_chunks.items():
-            lengths = self._lengths[piece]
+            lengths = by_piece[piece]
             first_row_of_piece = piece << SLOT_BITS
             names = in_names.get(piece, {})
             for slot, frequency in frequencies.items():
@@ -154,7 +155,7 @@ class WordScores:
         self._max_score += self._document_weight * gain
         scores = self._documents
         for row, frequency in in_documents.items():
-            tokens = self._lengths[row >> SLOT_BITS][NUMBERS * (row & LAST_SLOT) + DOCUMENT]
+            tokens = by_piece[row >> SLOT_BITS][NUMBERS * (row & LAST_SLOT) + DOCUMENT]
             scores[row] = scores.get(row, 0.0) + gain * frequency / (frequency + (base + slope * tokens))
 
     def score_row(self, row: int) -> int:
