@@ -11,7 +11,7 @@ from vmrag_link.retrieval.records import (
     FIRST_RANKS,
     MAX_SHORT_RECORD_PASSAGES,
     USUAL_FAVOR,
-    Passage,
+    PassageAddress,
     RecordKind,
     RecordQuestion,
     find_record_kind,
@@ -67,7 +67,7 @@ def promote(question: str, pages: list[int], records: dict[int, RecordKind], sco
     result = {row: score * 10**15 for row, score in enumerate(pages)} | {
         row: score * 10**15 for row, score in scores.items()
     }
-    new = RecordQuestion(question).promote_rows(result, records, lambda row: Passage("docs", str(row), 0, 1))
+    new = RecordQuestion(question).promote_rows(result, records, lambda row: PassageAddress("docs", str(row), 0, 1))
     assert new.keys() <= records.keys()
     assert all(new[row] >= result[row] for row in new)
     return sorted(result, key=lambda row: (-(result | new)[row], row))
@@ -105,7 +105,7 @@ def test_two_records_rank_among_first_after_best_page():
 def test_passages_of_short_record_share_its_best_score(passages, rank):
     scores = {row: score * 10**15 for row, score in enumerate(PAGES)} | {NOTE: 10**18, OTHER: 6 * 10**17}
     records = dict.fromkeys((NOTE, OTHER), RecordKind.DECISION)
-    new = RecordQuestion(PLAIN).promote_rows(scores, records, lambda row: Passage("docs", "a.md", row, passages))
+    new = RecordQuestion(PLAIN).promote_rows(scores, records, lambda row: PassageAddress("docs", "a.md", row, passages))
     assert sorted(scores, key=lambda row: -(scores | new)[row]).index(OTHER) == rank
 
 
@@ -148,7 +148,7 @@ def test_title_of_section_names_version_of_question(question, title, named):
 def test_scores_above_best_page_differ_in_no_shown_digit():
     scores = {0: 10**18, NOTE: 9 * 10**17, OTHER: 95 * 10**16}
     new = RecordQuestion(PLAIN).promote_rows(
-        scores, {NOTE: RecordKind.DECISION, OTHER: RecordKind.DECISION}, lambda row: Passage("", str(row), 0, 1)
+        scores, {NOTE: RecordKind.DECISION, OTHER: RecordKind.DECISION}, lambda row: PassageAddress("", str(row), 0, 1)
     )
     assert scores[0] < new[NOTE] < new[OTHER]
     assert round(new[OTHER] / 10**18, 6) == 1
@@ -158,7 +158,7 @@ def test_scores_stay_if_all_documents_are_records():
     scores = {NOTE: 10**18, OTHER: 10**17}
     assert (
         RecordQuestion(ASKING).promote_rows(
-            scores, dict.fromkeys(scores, RecordKind.DECISION), lambda row: Passage("", "", row, 1)
+            scores, dict.fromkeys(scores, RecordKind.DECISION), lambda row: PassageAddress("", "", row, 1)
         )
         == {}
     )

@@ -123,7 +123,7 @@ def holds_records(collection: StoredCollection) -> bool:
     return collection.has_notes or collection.kind in (KNOWLEDGE, COMPOUNDING)
 
 
-class Passage(NamedTuple):
+class PassageAddress(NamedTuple):
     """A passage by its document and number. Passages sort in the order of a collection."""
 
     collection: str
@@ -220,9 +220,9 @@ class RecordFinder:
             promoted[row + 1] = highest + 1
         return promoted
 
-    def _locate_passage(self, row: int) -> Passage:
+    def _locate_passage(self, row: int) -> PassageAddress:
         chunk = self._index.read_chunk(row)
-        return Passage(self._index.find_collection(row), chunk.doc_id, chunk.number, chunk.chunks)
+        return PassageAddress(self._index.find_collection(row), chunk.doc_id, chunk.number, chunk.chunks)
 
 
 def find_record_kind(doc_id: str) -> RecordKind | None:
@@ -251,7 +251,7 @@ class RecordQuestion:
         return len(title) <= _MAX_TITLE_CHARS and any(version.search(title) for version in self.versions)
 
     def promote_rows(
-        self, scores: Mapping[int, int], records: Mapping[int, RecordKind], locate: Callable[[int], Passage]
+        self, scores: Mapping[int, int], records: Mapping[int, RecordKind], locate: Callable[[int], PassageAddress]
     ) -> dict[int, int]:
         """Return the new scores of records among pages, by row.
 
@@ -278,7 +278,7 @@ class RecordQuestion:
         return gained
 
     def _reserve_ranks(
-        self, near: Mapping[int, Passage], gained: Mapping[int, int], scores: Mapping[int, int]
+        self, near: Mapping[int, PassageAddress], gained: Mapping[int, int], scores: Mapping[int, int]
     ) -> list[tuple[int, int]]:
         """Return the ranks that are reserved for records, each with the row of the record.
 

@@ -31,7 +31,7 @@ _WRAPPERS = frozenset(
 """Folders that contain a folder for each language."""
 
 _DOCUSAURUS = re.compile(r"docusaurus-plugin-content-(docs|blog|pages)(?:-[\w-]+)?/(?:(current|version-[^/]+)/)?(.+)")
-"""Paths of translations in Docusaurus, such as `docusaurus-plugin-content-docs/current/a.md`."""
+"""Paths of translations in Docusaurus: a plugin, a version, and the path of the original."""
 
 _TREES = {"docs": "docs", "blog": "blog", "pages": "src/pages"}
 

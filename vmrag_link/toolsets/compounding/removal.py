@@ -41,7 +41,7 @@ class BranchRemoval(Record, frozen=True):
     commit: str | None = None
 
 
-class Removal(Record, frozen=True):
+class MirrorRemoval(Record, frozen=True):
     """A removal. `pending` is the reason why the index is not up to date."""
 
     branches: tuple[BranchRemoval, ...]
@@ -75,7 +75,7 @@ class _BranchRows(NamedTuple):
     removal: BranchRemoval
 
 
-def remove_mirrored(ws: Workspace, name: str, *, branch: str | None, dry_run: bool) -> Removal:
+def remove_mirrored(ws: Workspace, name: str, *, branch: str | None, dry_run: bool) -> MirrorRemoval:
     """Delete the rows of a project on all local branches, or on one.
 
     Raises `DocumentMissing` for an unknown project, `Uncommitted` if another branch has uncommitted
@@ -95,7 +95,7 @@ def remove_mirrored(ws: Workspace, name: str, *, branch: str | None, dry_run: bo
     ]
     rows = [found_rows for listed in chosen if (found_rows := _find_rows(ws, listed, name)).ids]
     if dry_run or not rows:
-        return Removal(tuple(branch_rows.removal for branch_rows in rows))
+        return MirrorRemoval(tuple(branch_rows.removal for branch_rows in rows))
     for branch_rows in rows:
         _require_free(ws, branch_rows.branch)
     removals: list[BranchRemoval] = []
@@ -107,7 +107,7 @@ def remove_mirrored(ws: Workspace, name: str, *, branch: str | None, dry_run: bo
         else:
             commit = _remove_elsewhere(ws, branch_rows.branch, branch_rows.branch.kb_branch, name, branch_rows.ids)
             removals.append(msgspec.structs.replace(branch_rows.removal, commit=commit))
-    return Removal(tuple(removals), pending)
+    return MirrorRemoval(tuple(removals), pending)
 
 
 def _list_branches(ws: Workspace) -> list[_Branch]:

@@ -218,7 +218,7 @@ def delete_documents(
     project = _require_active(call).load_project(call.ws)
     matches = path_hash in (None, project.path_hash)
     removed = removal.remove_mirrored(call.ws, project_name, branch=branch_name, dry_run=dry_run or not matches)
-    shown = removed if matches else removal.Removal(())
+    shown = removed if matches else removal.MirrorRemoval(())
     call.warn_pending(shown.pending)
     would = {"would_delete_count": shown.documents, "would_delete_chunks": shown.chunks} if dry_run else {}
     back = (
