@@ -40,7 +40,6 @@ _PIN_FAILURES = frozenset(
 ENVIRONMENT = "The job's environment: "
 PIN_NOT_CHECKED = "The pin was not checked."
 
-
 _IN_A_FORK = (
     "run 'git remote add upstream URL && vmrag sync && vmrag push origin' in a clone of this fork, "
     "or set 'if: ${{ !github.event.repository.fork }}' for the job to skip forks"
@@ -60,14 +59,11 @@ def annotate_error(runner: Runner, error: VmragError, level: Level = "error") ->
     problem of the environment.
     """
     if is_pin_failure(error):
-        runner.annotate(level, error.message, hint=_find_hint(error), title=error.cause, at=PIN)
+        is_missing = error.cause == PinRevisionMissing.code
+        hint = _IN_A_FORK if is_missing and payload.is_fork_job(os.environ) else error.hint
+        runner.annotate(level, error.message, hint=hint, title=error.cause, at=PIN)
     elif error.exit_code == USAGE and error.cause == error.code:
         runner.annotate(level, error.message, hint=error.hint, title=error.code)
     else:
         hint = "\n".join(part for part in (error.hint, PIN_NOT_CHECKED) if part)
         runner.annotate(level, error.message, hint=hint, title=ENVIRONMENT + error.cause)
-
-
-def _find_hint(error: VmragError) -> str:
-    missing = error.cause == PinRevisionMissing.code
-    return _IN_A_FORK if missing and payload.is_fork_job(os.environ) else error.hint

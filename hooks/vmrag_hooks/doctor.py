@@ -44,14 +44,18 @@ def check_hooks(ws: Workspace) -> Iterator[Finding]:
         needed = [hook for hook in chosen if hook in SYNCING] if ws.stores_nothing else chosen
         absent = [hook for hook in needed if not _is_installed(ws.places, folder, hook)]
         yield from _report_missing(folder, absent, install)
-        paths = _list_shim_paths(ws.places, folder)
+        paths = [git_hooks.locate_shim(folder, hook) for hook in git_hooks.list_shims(folder)]
+        paths += [ws.places.shims / hook for hook in git_hooks.list_started_shims(ws.places)]
         configured = [ws.places.configured_hooks / hook for hook in hook_config.list_configured_hooks(ws.places)]
         yield from _check_texts([*paths, *configured], ws.places, install)
         yield from _check_executable(folder, paths, install)
         if not hook_choice.is_active(ws.places):
             message = "the hooks act only in other worktrees; here, the next vmrag command updates the knowledge base."
             yield Finding("HOOKS_ELSEWHERE", "note", message, install, str(ws.places.top))
-    elif plumbing.read_pin_bytes(ws.places) is not None and not _is_framework_configured(ws.places):
+    elif (
+        plumbing.read_pin_bytes(ws.places) is not None
+        and "post-checkout" not in git_hooks.list_framework_hooks(ws.places)  # pre-commit or prek runs vmrag
+    ):
         goes_to_config = routes.choose_place(ws.places, folder, ws.config.hooks.place, force=False).configured
         if not goes_to_config and (obstacle := _hooks_path_finding(ws.places, folder)):
             yield obstacle
@@ -74,12 +78,6 @@ def _is_installed(places: Places, folder: Path, hook: str) -> bool:
     )
 
 
-def _list_shim_paths(places: Places, folder: Path) -> list[Path]:
-    """Return all vmrag shims that git or another tool would run."""
-    placed = [git_hooks.locate_shim(folder, hook) for hook in git_hooks.list_shims(folder)]
-    return placed + [places.shims / hook for hook in git_hooks.list_started_shims(places)]
-
-
 def _form_install_hint(places: Places, folder: Path) -> str:
     """Return the hint to install the hooks again, with the options of the last time."""
     words = [hook_choice.format_install_command(places)]
@@ -89,11 +87,6 @@ def _form_install_hint(places: Places, folder: Path) -> str:
     except HooksRefused:
         words.append("--force")
     return hints.suggest_command(" ".join(words), "install the hooks")
-
-
-def _is_framework_configured(places: Places) -> bool:
-    """Return whether pre-commit or prek is configured to run the checks of the hooks."""
-    return "post-checkout" in git_hooks.list_framework_hooks(places)
 
 
 def _hooks_path_finding(places: Places, folder: Path) -> Finding | None:

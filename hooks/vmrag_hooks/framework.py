@@ -19,7 +19,6 @@ from vmrag_hooks.boundary import run_guarded
 from vmrag_link import env, proc
 from vmrag_link.file_access import read_recorded_path
 from vmrag_link.git import plumbing
-from vmrag_link.paths import Places
 
 
 def check_staged_pin() -> bool:
@@ -58,7 +57,9 @@ def run_shim() -> bool:
     places = plumbing.locate_work_tree(Path.cwd())
     if event and installer.runs_here(places, event[0]):
         return False
-    if _has_interpreter(places):
+    # Without a recorded interpreter, the shim would use the framework's Python, which is on PATH.
+    python = read_recorded_path(places.interpreter)
+    if python is not None and os.access(python, os.X_OK):
         hook, *arguments = event or ("post-checkout",)
         proc.run(["sh", "-c", shims.format_shim(hook).decode(), hook, *arguments], cwd=places.top, show_stderr=True)
     return False
@@ -76,15 +77,6 @@ def _read_event() -> tuple[str, ...]:
         case {"REWRITE_COMMAND": command}:
             return "post-rewrite", command
     return ("post-merge", "0") if env.read_prek_stage() == "post-merge" else ()
-
-
-def _has_interpreter(places: Places) -> bool:
-    """Return whether `vmrag install` recorded an interpreter.
-
-    Otherwise the shim would use the Python on PATH, which is the framework's.
-    """
-    path = read_recorded_path(places.interpreter)
-    return path is not None and os.access(path, os.X_OK)
 
 
 HOOKS: Mapping[str, Callable[[], bool]] = {"check": check_staged_pin, "push": check_pushed_ref, "sync": run_shim}

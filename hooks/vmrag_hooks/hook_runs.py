@@ -65,10 +65,12 @@ def _find_silent_hooks(
     """
     if not git.runs_hooks:
         configured = ()
-    testable = [
-        *configured,
-        *(hook for hook in git_hooks.list_shims(folder) if hook not in configured and _is_first(folder, hook)),
-    ]
+    testable = list(configured)
+    for hook in git_hooks.list_shims(folder):
+        path = folder / hook  # other versions of the shim do not know the dry run
+        is_current = os.access(path, os.X_OK) and path.read_bytes() == shims.format_shim(hook)
+        if is_current and hook not in configured:
+            testable.append(hook)
     for hook in testable:
         if hook_config.runs_at_event(places, hook, configured=hook in configured):
             continue
@@ -83,14 +85,6 @@ def _find_silent_hooks(
 
 def _form_install_hint(places: Places) -> str:
     return hints.suggest_command(hook_choice.format_install_command(places), "install the hooks")
-
-
-def _is_first(folder: Path, hook: str) -> bool:
-    """Return whether git's hook is the shim of this version. Other versions do not know the dry
-    run.
-    """
-    path = folder / hook
-    return os.access(path, os.X_OK) and path.read_bytes() == shims.format_shim(hook)
 
 
 def _move_hooks(ws: Workspace, _: Finding) -> str:

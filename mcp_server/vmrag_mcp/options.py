@@ -150,8 +150,9 @@ class ToolSelection(Record, frozen=True):
         hint = f"start the server with '{flag}'"
         if self.has_tool(SWITCH):
             hint = f"call {self.choice.prefix}{SWITCH} with the toolset {info.toolsets[0]!r}, or {hint}"
+        toolsets = f"the toolset{'s' if info.toolsets[1:] else ''} {enumerated([repr(name) for name in info.toolsets])}"
         raise ToolDisabled(
-            f"{info.short or info.name} is switched off: it is part of {_describe_toolsets(info)}.",
+            f"{info.short or info.name} is switched off: it is part of {toolsets}.",
             hint=hint,
             tool=info.name,
             toolset=info.toolsets[0],
@@ -349,10 +350,6 @@ def _is_usual(keyword: str, value: Any) -> bool:
         case _:
             is_usual = keyword == "enum" and len(value) > _MAX_ENUM_VALUES
     return bool(is_usual)
-
-
-def _describe_toolsets(tool: ToolInfo) -> str:
-    return f"the toolset{'s' if tool.toolsets[1:] else ''} {enumerated([repr(name) for name in tool.toolsets])}"
 
 
 def select_tools(choice: ToolChoice) -> ToolSelection:

@@ -158,6 +158,7 @@ HELPERS = {
     "libraries.ingest.open_converter",
     "show.show_file",
     "status.changes.list_uncommitted",
+    "stores.stores.find_readable",
     "status.changes.read_sources_status",
     "status.status.is_pinned",
     "stores.stores.find_tools_store",

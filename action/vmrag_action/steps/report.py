@@ -86,7 +86,9 @@ def run(runner: Runner, job: WorkflowJob) -> int:
 def _compare_commits(runner: Runner, job: WorkflowJob, ws: Workspace, comparison: Comparison, base: str) -> int:
     deepen.make_comparable(ws.places, base, comparison.head)
     pins = history.read_pins(ws.places, [base, comparison.head])
-    if not pins and not _name_sources(ws, base, comparison.head):
+    # Files that settings make documents; a mere proposal is not used.
+    commits = () if ws.sources.is_proposed else (base, comparison.head)
+    if not pins and not any(ws.sources.read_config_at(commit).sources for commit in commits):
         error = f"neither {base[:12]} nor {comparison.head[:12]} has a pin."
         _store_comment_data(runner, job, lambda number: CommentData(number, comparison.head, questions=None))
         return findings.report_no_work(runner, job, "report", TITLE, error)
@@ -136,11 +138,6 @@ def _report_unreadable_fork(runner: Runner, job: WorkflowJob, comparison: Compar
     runner.append_summary(markdown_text.format_facts(TITLE, [("Result", sentence), ("Fix", hint)]))
     _store_comment_data(runner, job, lambda number: build_without_report(number, comparison.head, "NOT_ON_REMOTE"))
     return OK
-
-
-def _name_sources(ws: Workspace, *commits: str) -> bool:
-    """Return whether settings make files documents. A mere proposal is not used."""
-    return not ws.sources.is_proposed and any(ws.sources.read_config_at(commit).sources for commit in commits)
 
 
 def _print_report(runner: Runner, report: KnowledgeReport, import_sentence: str) -> None:

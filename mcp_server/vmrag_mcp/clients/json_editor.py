@@ -165,7 +165,7 @@ def _remove_member(text: str, node: JsonObject, name: str, blank: str) -> list[R
     members = list(node.members.values())
     ours = node.members[name]
     number = members.index(ours)
-    start = _find_space_before(text, ours.key)
+    start = len(text[: ours.key].rstrip(" \t\r\n"))
     end = ours.node.end if ours.comma is None else ours.comma + 1
     rest = text[end:].lstrip(" \t")
     if "\n" in text[start : ours.key] and rest[:1] not in ("\r", "\n", "}"):  # a remark may end where it begins
@@ -186,11 +186,6 @@ def _remove_member(text: str, node: JsonObject, name: str, blank: str) -> list[R
             return [Replacement(previous.comma, changes[0].end, ""), *changes[1:]]
         return [Replacement(previous.comma, previous.comma + 1, ""), *changes]
     return changes
-
-
-def _find_space_before(text: str, position: int) -> int:
-    """Return the begin of the white space before a position."""
-    return len(text[:position].rstrip(" \t\r\n"))
 
 
 def _find_comment_end(text: str, position: int) -> int:

@@ -27,7 +27,6 @@ from vmrag_link.retrieval.query import (
     MAX_NEIGHBOURS,
     MAX_PACKED_HITS,
     MIN_BUDGET_TOKENS,
-    Hit,
     Mode,
     to_distance,
     to_similarity,
@@ -279,7 +278,7 @@ def _build_match(
     cosine = report.cosines[row][column] if report.cosines and "distances" in include else None
     metadata = hit.placed_metadata if "provenance" in include else hit.shown_metadata
     return answers.QueryMatch(
-        id=format_chunk_id(hit),
+        id=hit.doc_id if hit.chunks == 1 else chunk,
         collection=hit.collection if with_collection else UNSET,
         document=hit.text[:MAX_MATCH_CHARACTERS] if with_text else UNSET,
         truncated=True if with_text and len(hit.text) > MAX_MATCH_CHARACTERS else UNSET,
@@ -290,13 +289,6 @@ def _build_match(
         also_in=list(hit.also_in) or UNSET,
         **(msgspec.structs.asdict(location) if location else {}),
     )
-
-
-def format_chunk_id(hit: Hit) -> str:
-    """Return a chunk's id for clients: the id of its document if the document has no
-    other chunk.
-    """
-    return hit.doc_id if hit.chunks == 1 else chunk_id(hit.doc_id, hit.chunk)
 
 
 @tool("R", reads_files=True)
