@@ -2,8 +2,8 @@
 
 Most tools return a `ToolAnswer`: the report of their operation is the result. If no operation
 reports an answer, the tool has a record of its own. An optional field has the type `T | UnsetType`
-and the default `UNSET`, and its `Meta` tells when it is present. `reference.answer_schema` derives
-the schema.
+and the default `UNSET`, and its `Meta` tells when it is present. `answer_schemas` derives the
+schema.
 """
 
 from __future__ import annotations

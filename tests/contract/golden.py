@@ -21,8 +21,8 @@ from typing import Any
 import jsonschema
 import msgspec
 
+from vmrag_mcp.answer_schemas import COMMON, Schema, answer_schema, record_schemas, result_type
 from vmrag_mcp.arguments import Parameter, read_parameters
-from vmrag_mcp.reference import COMMON, Schema, answer_schema, record_schemas, result_type
 from vmrag_mcp.registry import import_function, load_catalogue
 
 _DRAFT = jsonschema.Draft202012Validator

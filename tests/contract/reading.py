@@ -17,8 +17,8 @@ import msgspec
 import yaml
 
 from tests.contract.golden import Exactly
+from vmrag_mcp.answer_schemas import answer_schema, result_keys, result_type
 from vmrag_mcp.envelope import LAST_RESORT
-from vmrag_mcp.reference import answer_schema, result_keys, result_type
 from vmrag_mcp.registry import import_function, load_catalogue
 from vmrag_mcp.results import ToolResult
 

@@ -29,9 +29,10 @@ from tests.contract.reading import (
 from tests.support.mcp import Tools
 from vmrag_link.toolset import folder
 from vmrag_link.toolsets.essential.pages import estimate_tokens
+from vmrag_mcp.answer_schemas import result_keys
 from vmrag_mcp.arguments import parse_arguments, read_parameters
 from vmrag_mcp.options import ToolChoice, select_tools
-from vmrag_mcp.reference import build_catalogue, list_packages, result_keys
+from vmrag_mcp.reference import build_catalogue, list_packages
 from vmrag_mcp.registry import CATALOGUE, CORE, import_function, list_toolsets, load_catalogue
 from vmrag_mcp.server import protocol_tools
 

@@ -11,8 +11,8 @@ from msgspec import UNSET, Meta, UnsetType
 from tests.contract.golden import Exactly
 from vmrag_link.models import Record
 from vmrag_link.workspace.follow.provenance import KbBlock
+from vmrag_mcp.answer_schemas import ResultKey, answer_schema, result_keys, result_type
 from vmrag_mcp.envelope import build_success
-from vmrag_mcp.reference import ResultKey, answer_schema, result_keys, result_type
 from vmrag_mcp.results import DerivedRecord, ToolAnswer, ToolResult, ToolWarning
 
 
