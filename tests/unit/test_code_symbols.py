@@ -675,3 +675,9 @@ def test_comment_above_a_symbol_is_in_its_piece(language: str, symbol: str, abov
 def test_name_in_parentheses_has_none_in_cpp(text: str, symbol: str) -> None:
     pieces = cut_code(text, "cpp", 400)
     assert symbol in [row.symbol for piece in pieces for row in piece.declared]
+
+
+def test_grammar_is_loaded_without_its_package() -> None:
+    symbols = pytest.importorskip("vmrag_link.code.symbols")
+    binding = symbols._load_binding("tree_sitter_python")
+    assert binding.__name__ == "tree_sitter_python._binding"

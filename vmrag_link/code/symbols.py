@@ -312,7 +312,8 @@ def _load_binding(package: str) -> ModuleType:
     """Load the module of a grammar without its package, which imports ten modules to find its
     queries.
     """
-    name, package_spec = f"{package}._load_binding", PathFinder.find_spec(package)
+    name = f"{package}._binding"
+    package_spec = PathFinder.find_spec(package)
     spec = PathFinder.find_spec(name, package_spec.submodule_search_locations) if package_spec else None
     if spec is None or spec.loader is None:
         return importlib.import_module(package)
