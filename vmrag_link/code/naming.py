@@ -1,4 +1,8 @@
-"""Describe the symbol that a node of the tree declares: its name, its kind and its signature."""
+"""Describe the symbol that a node of the tree declares: its name, its kind and its signature.
+
+`symbols` calls `describe_symbol` for each node that may be a symbol (`grammars`). `data` is the
+text, as it was parsed. Nodes count its bytes.
+"""
 
 from __future__ import annotations
 
@@ -86,15 +90,17 @@ def describe_symbol(node: Node, grammar: Grammar, data: bytes, *, with_calls: bo
         inside = _find_only_symbol(node, grammar)
         if inside is None:
             return _describe_default_export(node, data, with_calls=with_calls)
-        chain.append(node := inside)
-    named = _find_name(node, grammar, data) or (_find_name_of_call(node, grammar, data) if with_calls else None)
-    if not named:
+        node = inside
+        chain.append(node)
+    named = _find_name(node, grammar, data)
+    if named is None and with_calls:
+        named = _find_name_of_call(node, grammar, data)
+    if named is None:
         return None
-    name, kind, value = named
-    described = _make_symbol(name, kind, chain, value or node, data)
-    if kind == "class" and (word := _KIND_WORDS.search(described.signature.partition(name)[0])):
+    described = _make_symbol(named.name, named.kind, chain, named.value or node, data)
+    if named.kind == "class" and (word := _KIND_WORDS.search(described.signature.partition(named.name)[0])):
         described = described._replace(kind=word[1])
-    return described if value is None else described._replace(nodes=(*described.nodes, value.id))
+    return described if named.value is None else described._replace(nodes=(*described.nodes, named.value.id))
 
 
 def _make_symbol(name: str, kind: str, chain: list[Node], node: Node, data: bytes) -> DescribedSymbol:
@@ -103,14 +109,15 @@ def _make_symbol(name: str, kind: str, chain: list[Node], node: Node, data: byte
     `chain`: the nodes that are the same symbol, the outermost first. `node`: the node with its
     body.
     """
-    body = next((child for field in _BODIES if (child := node.child_by_field_name(field))), None) or _find_first_child(
-        node, *_BODY_TYPES
-    )
+    body = next(filter(None, map(node.child_by_field_name, _BODIES)), None) or _find_first_child(node, *_BODY_TYPES)
     first = _find_declaration_start(chain, data)
-    signature = _read_signature(first, node, body, data)
-    row, nodes = _find_row(chain[0], first, data), tuple(wrapped.id for wrapped in chain)
     return DescribedSymbol(
-        name=name, kind=kind, signature=signature, row=row, body=(body or node).start_byte, nodes=nodes
+        name=name,
+        kind=kind,
+        signature=_read_signature(first, node, body, data),
+        row=_find_row(chain[0], first, data),
+        body=(body or node).start_byte,
+        nodes=tuple(wrapped.id for wrapped in chain),
     )
 
 
@@ -123,13 +130,8 @@ def read_scope_name(node: Node, data: bytes) -> str:
 def _find_only_symbol(node: Node, grammar: Grammar) -> Node | None:
     if node.named_child_count > _MOST_IN_WRAPPER:
         return None
-    symbols = [
-        named_child
-        for named_child in node.named_children
-        if named_child.type in grammar.symbols
-        or named_child.type in grammar.wrappers
-        or named_child.type in grammar.assigned
-    ]
+    types = (grammar.symbols, grammar.wrappers, grammar.assigned)
+    symbols = [child for child in node.named_children if any(child.type in group for group in types)]
     return symbols[0] if len(symbols) == 1 else None
 
 
@@ -145,25 +147,33 @@ def _describe_default_export(node: Node, data: bytes, *, with_calls: bool) -> De
     return _make_symbol("default", kind, [node], value, data)._replace(nodes=(node.id, value.id))
 
 
-def _find_name(node: Node, grammar: Grammar, data: bytes) -> tuple[str, str, Node | None] | None:
-    """Return the name, the kind, and the function that is assigned to the name."""
+class _Name(NamedTuple):
+    """The name and the kind of a symbol."""
+
+    name: str
+    kind: str
+    value: Node | None
+    """The function or class that is assigned to the name, or the call that returns it."""
+
+
+def _find_name(node: Node, grammar: Grammar, data: bytes) -> _Name | None:
     if node.type in grammar.assigned:
         target, value = (node.child_by_field_name(field) for field in grammar.assigned[node.type])
         if target is None or value is None or value.type not in FUNCTION_VALUES:
             return None
         name = _clean_name(_OWNER.sub("", _read_text(target, data)).strip("'\"$"))
-        return (name, "class" if value.type == "class" else "function", value) if name else None
+        return _Name(name, "class" if value.type == "class" else "function", value) if name else None
     kind = grammar.symbols.get(node.type, "")
     if not kind or (node.type in grammar.bodied and not node.child_by_field_name("body")):
         return None
     name = _read_name(node, data)
     if node.type == "type_definition" and (struct := node.child_by_field_name("type")):
         kind = grammar.symbols.get(struct.type, kind)
-    return (name, kind, None) if name else None
+    return _Name(name, kind, None) if name else None
 
 
-def _find_name_of_call(node: Node, grammar: Grammar, data: bytes) -> tuple[str, str, Node | None] | None:
-    """Return name, kind and value for `const Card = memo(function …)` and ``const Button =
+def _find_name_of_call(node: Node, grammar: Grammar, data: bytes) -> _Name | None:
+    """Return the name in code such as `const Card = memo(function …)` and ``const Button =
     styled.a`…` ``.
     """
     if node.type not in grammar.assigned:
@@ -173,7 +183,7 @@ def _find_name_of_call(node: Node, grammar: Grammar, data: bytes) -> tuple[str, 
         return None
     kind = _find_kind_of_call(value, data)
     name = _clean_name(_OWNER.sub("", _read_text(target, data)).strip("'\"$")) if kind else ""
-    return (name, kind, value) if name else None
+    return _Name(name, kind, value) if name else None
 
 
 def _find_kind_of_call(node: Node, data: bytes) -> str:
@@ -181,7 +191,8 @@ def _find_kind_of_call(node: Node, data: bytes) -> str:
 
     The value is a function if the call takes a function, unless the call is a method of a list.
     """
-    called, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+    called = node.child_by_field_name("function")
+    arguments = node.child_by_field_name("arguments")
     if called is None or arguments is None:
         return ""
     if arguments.type == "template_string":
@@ -260,17 +271,18 @@ def _read_receiver(node: Node, data: bytes) -> str:
 
 def _read_declared_name(node: Node, data: bytes) -> str:
     """Return the name in C that is inside pointers, references, parameters and parentheses."""
-    prototype, is_function = node.type in _PROTOTYPES, False
+    is_prototype = node.type in _PROTOTYPES
+    is_function = False
     for _ in range(_LEVELS):
         inner = node.child_by_field_name("declarator") or _find_inner_declarator(node)
         if inner is None:
             break
         if node.type == "function_declarator":
-            if prototype and inner.type == "parenthesized_declarator":
+            if is_prototype and inner.type == "parenthesized_declarator":
                 return ""  # a variable that holds a function
             is_function = True
         node = inner
-    if prototype and not is_function:
+    if is_prototype and not is_function:
         return ""
     text = _read_text(node, data)
     if "operator" in text:
@@ -281,14 +293,8 @@ def _read_declared_name(node: Node, data: bytes) -> str:
 def _find_inner_declarator(node: Node) -> Node | None:
     if not node.type.endswith("_declarator") or node.named_child_count > _MOST_IN_WRAPPER:
         return None
-    return next(
-        (
-            named_child
-            for named_child in node.named_children
-            if named_child.type.endswith(("_declarator", "identifier", "_name"))
-        ),
-        None,
-    )
+    endings = ("_declarator", "identifier", "_name")
+    return next((child for child in node.named_children if child.type.endswith(endings)), None)
 
 
 def _find_declaration_start(chain: list[Node], data: bytes) -> int:
