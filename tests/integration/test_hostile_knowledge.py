@@ -480,7 +480,7 @@ def test_pin_at_hostile_revision_keeps_old_knowledge_answering_with_a_note(world
 
 @pytest.mark.parametrize("chunking", [Chunking(size=1, overlap=0), Chunking(size=20_000, overlap=19_999)])
 def test_collection_that_makes_too_many_chunks_is_stopped(chunking, monkeypatch):
-    monkeypatch.setattr(chunking_of_documents, "MOST_CHUNKS", 10_000)
+    monkeypatch.setattr(chunking_of_documents, "MAX_CHUNKS", 10_000)
     with pytest.raises(LimitExceeded):
         split_text("x" * 120_000, chunking)
 

@@ -205,7 +205,7 @@ def test_chunks_embedded_before_a_kill_are_not_embedded_again(project, tmp_path)
 
 
 def test_unindexable_documents_are_stored_committed_and_removed(project, monkeypatch):
-    monkeypatch.setattr(chunking, "MOST_CHUNKS", 3)
+    monkeypatch.setattr(chunking, "MAX_CHUNKS", 3)
     project.write("long/endless.txt", "x" * 20_000)
     imported = project.vmrag("import", "long", "--collection", "handbook", "--base", "long", "--json").json
     assert "cannot index a document of 20,000 characters" in imported["pending"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmrag_link.documents.chunking import LONGEST_CODE, HeaderPaths, join_chunks, split_text
+from vmrag_link.documents.chunking import MAX_CODE_SIZES, HeaderPaths, join_chunks, split_text
 from vmrag_link.errors import UsageInvalid
 from vmrag_link.models import Chunk, Chunking
 
@@ -123,7 +123,7 @@ def test_pieces_by_headings_join_to_the_text_and_keep_code_together(lines: list[
         (number, piece.text) for number, piece in enumerate(pieces)
     ]
     longest = max(len(piece.text) for piece in pieces)
-    assert longest <= (60 * LONGEST_CODE if {"```\n", "~~~~\n"}.intersection(lines) else 60)
+    assert longest <= (60 * MAX_CODE_SIZES if {"```\n", "~~~~\n"}.intersection(lines) else 60)
 
 
 def test_paragraphs_of_long_section_fill_a_piece_completely() -> None:

@@ -144,7 +144,7 @@ def test_rules_with_many_wildcards_or_long_patterns_do_not_match():
 
 
 def test_matches_of_all_files_together_are_bounded(monkeypatch):
-    monkeypatch.setattr(attributes_module, "_MOST_MATCHES", 10)
+    monkeypatch.setattr(attributes_module, "_MAX_MATCHES", 10)
     attributes = TreeAttributes({".gitattributes": b"*.x filter=x\n*.y filter=y\n"}, FOR_LISTING)
     for _ in range(5):
         attributes.get_values("a.md")
@@ -153,7 +153,7 @@ def test_matches_of_all_files_together_are_bounded(monkeypatch):
 
 
 def test_attributes_are_not_matched_for_invalid_paths(monkeypatch):
-    monkeypatch.setattr(attributes_module, "_MOST_MATCHES", 0)
+    monkeypatch.setattr(attributes_module, "_MAX_MATCHES", 0)
     attributes = TreeAttributes({".gitattributes": b"*.md filter=x\n"}, FOR_LISTING)
     path = "a" * 300 + ".md"
     result = _select({path: Candidate(path, "100644", "b")}, attributes)

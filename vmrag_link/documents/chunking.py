@@ -1,7 +1,7 @@
 """Split the text of a document into the chunks that are indexed: by sections, or by size.
 
-The name of a document determines its format (`outlines`), so every machine splits it in the same
-way.
+Also find the headings above a chunk (`HeaderPaths`), which results show. The name of a document
+determines its format (`outlines`), so every machine splits it in the same way.
 """
 
 from __future__ import annotations
@@ -23,18 +23,27 @@ _SENTENCE_OR_LINE = re.compile(r"[.!?]['\")\]]?\s|[\u3002\uff01\uff1f]|\n")
 _SPACE = re.compile(r"\s")
 _BOUNDARIES = (_PARAGRAPH, _SENTENCE_OR_LINE, _SPACE)
 
-MOST_CHUNKS = 1_000_000
+MAX_CHUNKS = 1_000_000
 """Maximum number of chunks of a document. A document of 64 MiB has as many with a sixth of the
 default size.
 """
-MOST_COPIES = 64
+
+MAX_REPETITIONS = 64
 """How often the chunks of a text may repeat it. They repeat text where they overlap."""
-_SMALL = 100_000
+
+_SMALL_TEXT_CHARACTERS = 100_000
 """Number of characters below which the size of a text does not limit its chunks."""
-LEAST_SIZE, MOST_OVERLAP = 32, 0.9
-LONGEST_CODE = 8
+
+MIN_SIZE = 32
+"""Minimum characters of a chunk that another person's settings may ask for."""
+
+MAX_OVERLAP = 0.9
+"""The same for the overlap, as a fraction of the size."""
+
+MAX_CODE_SIZES = 8
 """Maximum size of a block of code, in sizes of chunks. A longer block is split."""
-CUT_LEVELS = 4
+
+MAX_SECTION_LEVEL = 4
 """Deepest level of a heading that begins a section."""
 
 
@@ -71,7 +80,7 @@ def split_text(text: str, chunking: Chunking, outline: str = "markdown") -> list
     for page in _split_pages(text):
         for chunk in _split_page(page, chunking, outline):
             chunks.append(Chunk(len(chunks), chunk.text, start + chunk.start, start + chunk.end))
-        if len(chunks) > MOST_CHUNKS:
+        if len(chunks) > MAX_CHUNKS:
             raise _make_limit_error(text, chunking)
         start += len(page)
     return chunks
@@ -100,13 +109,13 @@ def join_chunks(texts: Sequence[str], chunking: Chunking) -> str:
     """Return the text that `split_text` has split into these chunks."""
     if chunking.strategy != "characters":
         return "".join(texts)
-    kept = [
-        text
-        if after.startswith(PAGE_BREAK)
-        else text[: _find_word_start(text, len(text) - chunking.overlap, len(text))]
-        for text, after in pairwise(texts)
-    ]
-    return "".join([*kept, *texts[-1:]])
+    parts: list[str] = []
+    for text, next_text in pairwise(texts):
+        end = len(text)
+        if not next_text.startswith(PAGE_BREAK):  # chunks of different pages do not overlap
+            end = _find_word_start(text, end - chunking.overlap, end)
+        parts.append(text[:end])
+    return "".join([*parts, *texts[-1:]])
 
 
 def _split_by_headings(text: str, chunking: Chunking, outline: str) -> list[Chunk]:
@@ -114,9 +123,9 @@ def _split_by_headings(text: str, chunking: Chunking, outline: str) -> list[Chun
     for part in split_sections(text, chunking.size, outline):
         part_text = text[part.start : part.end]
         part_chunks = [Chunk(0, part_text, 0, len(part_text))]
-        if len(part_text) > chunking.size * (LONGEST_CODE if part.code else 1):
+        if len(part_text) > chunking.size * (MAX_CODE_SIZES if part.code else 1):
             part_chunks = _split_by_characters(part_text, Chunking(size=chunking.size, overlap=0))
-        if len(chunks) + len(part_chunks) > MOST_CHUNKS:
+        if len(chunks) + len(part_chunks) > MAX_CHUNKS:
             raise _make_limit_error(text, chunking)
         for chunk in part_chunks:
             chunks.append(Chunk(len(chunks), chunk.text, part.start + chunk.start, part.start + chunk.end))
@@ -133,10 +142,11 @@ def _split_by_characters(text: str, chunking: Chunking) -> list[Chunk]:
     """
     size, overlap = chunking.size, chunking.overlap
     chunks: list[Chunk] = []
-    start, room = 0, MOST_COPIES * max(len(text), _SMALL)
+    start = 0
+    room = MAX_REPETITIONS * max(len(text), _SMALL_TEXT_CHARACTERS)
     while start + size < len(text):
         room -= size
-        if len(chunks) >= MOST_CHUNKS or room < 0:
+        if len(chunks) >= MAX_CHUNKS or room < 0:
             raise _make_limit_error(text, chunking)
         end = _find_chunk_end(text, start + max(overlap, size // 2), start + size)
         chunks.append(Chunk(len(chunks), text[start:end], start, end))
@@ -157,10 +167,10 @@ def _make_limit_error(text: str, chunking: Chunking) -> LimitExceeded:
 
 def require_safe_sizes(chunking: Chunking) -> None:
     """Raise `ValueError` for sizes that would only keep another person's machine busy."""
-    if chunking.size < LEAST_SIZE or chunking.overlap > chunking.size * MOST_OVERLAP:
+    if chunking.size < MIN_SIZE or chunking.overlap > chunking.size * MAX_OVERLAP:
         raise ValueError(
             f"its chunks of {chunking.size:,} characters with an overlap of {chunking.overlap:,} would make the index many times as "
-            f"large as its documents (minimum {LEAST_SIZE} characters, maximum overlap {MOST_OVERLAP:.0%})"
+            f"large as its documents (minimum {MIN_SIZE} characters, maximum overlap {MAX_OVERLAP:.0%})"
         )
 
 
@@ -218,12 +228,49 @@ def split_sections(text: str, size: int, outline: str) -> Iterator[TextPart]:
     section: list[Line] = []
     has_text = False
     for line in list_lines(text, outline):
-        if has_text and (line.cuts or 0 < line.level <= CUT_LEVELS):
+        if has_text and (line.cuts or 0 < line.level <= MAX_SECTION_LEVEL):
             yield from _split_section(section, size)
             section, has_text = [], False
         section.append(line)
         has_text = has_text or not (line.blank or line.level)
     yield from _split_section(section, size) if section else [TextPart(0, 0, code=False)]
+
+
+def _split_section(lines: list[Line], size: int) -> Iterator[TextPart]:
+    if lines[-1].end - lines[0].start <= size:
+        yield _make_part(lines)
+        return
+    part: TextPart | None = None
+    for block in _split_blocks(lines):
+        if part and block.end - part.start <= size:
+            part = TextPart(part.start, block.end, part.code or block.code)
+        else:
+            if part:
+                yield part
+            part = block
+    if part:
+        yield part
+
+
+def _split_blocks(lines: Iterable[Line]) -> Iterator[TextPart]:
+    """Yield paragraphs with the blank lines after them, and whole blocks of code.
+
+    A heading stays with the text below it.
+    """
+    block: list[Line] = []
+    has_text = False
+    for line in lines:
+        if has_text and (line.level or line.begins or (block[-1].blank and not line.blank)):
+            yield _make_part(block)
+            block, has_text = [], False
+        block.append(line)
+        has_text = has_text or not (line.blank or line.level)
+    if block:
+        yield _make_part(block)
+
+
+def _make_part(lines: list[Line]) -> TextPart:
+    return TextPart(lines[0].start, lines[-1].end, any(line.fenced for line in lines))
 
 
 def read_header_paths(document: Document) -> HeaderPaths:
@@ -287,40 +334,3 @@ class HeaderPaths:
             titles.append(self._headings[number].title)
             number = self._headings[number].parent
         return " > ".join(filter(None, reversed(titles))) or self._title
-
-
-def _split_section(lines: list[Line], size: int) -> Iterator[TextPart]:
-    if lines[-1].end - lines[0].start <= size:
-        yield _make_part(lines)
-        return
-    part: TextPart | None = None
-    for block in _split_blocks(lines):
-        if part and block.end - part.start <= size:
-            part = TextPart(part.start, block.end, part.code or block.code)
-        else:
-            if part:
-                yield part
-            part = block
-    if part:
-        yield part
-
-
-def _split_blocks(lines: Iterable[Line]) -> Iterator[TextPart]:
-    """Yield paragraphs with the blank lines after them, and whole blocks of code.
-
-    A heading stays with the text below it.
-    """
-    block: list[Line] = []
-    has_text = False
-    for line in lines:
-        if has_text and (line.level or line.begins or (block[-1].blank and not line.blank)):
-            yield _make_part(block)
-            block, has_text = [], False
-        block.append(line)
-        has_text = has_text or not (line.blank or line.level)
-    if block:
-        yield _make_part(block)
-
-
-def _make_part(lines: list[Line]) -> TextPart:
-    return TextPart(lines[0].start, lines[-1].end, any(line.fenced for line in lines))

@@ -10,13 +10,13 @@ from typing import NamedTuple
 from vmrag_link.conversion.outlines import choose_outline, list_lines, resolve_outline
 from vmrag_link.models import Document
 
-_LONGEST_HEADER = 500
+_MAX_HEADER_CHARACTERS = 500
 """Maximum number of characters of a header row that is shown."""
 
-_LONGEST_HEAD = 4_000
+_MAX_HTML_CHARACTERS = 4_000
 """Maximum number of characters of an HTML table that are read to find its header row."""
 
-_MOST_LINES = 20
+_MAX_HEADER_LINES = 20
 """Maximum number of lines of a header row."""
 
 _CELL = re.compile(r"<th\b[^<>]*>", re.IGNORECASE)
@@ -52,7 +52,7 @@ class TableHeaders:
         for table in _find_tables(rows, _FINDERS.get(outline, ())):
             self._starts.append(starts[table.first])
             self._ends.append(starts[table.behind])
-            self._headers.append(" ".join(table.header.split())[:_LONGEST_HEADER])
+            self._headers.append(" ".join(table.header.split())[:_MAX_HEADER_CHARACTERS])
 
     def find_header(self, offset: int) -> str:
         """Return the header row of the table whose rows include this offset; empty if there is
@@ -106,7 +106,7 @@ def _find_grid(rows: Sequence[str], number: int) -> _Table | None:
     if not border.startswith("+-") or not _consists_of(border, "+-"):
         return None
     behind = _count_while(rows, number, lambda row: row.lstrip()[:1] in ("+", "|") and bool(row))
-    for place in range(number + 1, min(behind, number + _MOST_LINES)):
+    for place in range(number + 1, min(behind, number + _MAX_HEADER_LINES)):
         if rows[place].strip().startswith("+="):
             return _Table(place + 1, behind, " ".join(rows[number + 1 : place]))
     return _Table(behind, behind, "")
@@ -131,7 +131,7 @@ def _find_simple(rows: Sequence[str], number: int) -> _Table | None:
     if not _is_border(rows[number]):
         return None
     end = _count_while(rows, number + 1, lambda row: not _is_border(row))
-    if end - number > _MOST_LINES or not any(rows[end + 1 : end + 2]):
+    if end - number > _MAX_HEADER_LINES or not any(rows[end + 1 : end + 2]):
         return _Table(end, end, "", after=end + 1)  # a table without a header row has only two borders
     behind = _count_while(rows, end + 1, lambda row: not _is_border(row))
     if behind == len(rows):
@@ -170,7 +170,7 @@ def _find_asciidoc(rows: Sequence[str], number: int) -> _Table | None:
         return None
     behind = _count_while(rows, number + 1, lambda row: row != fence)
     stated = number > 0 and rows[number - 1].startswith("[") and "header" in rows[number - 1]
-    stop = min(behind, number + _MOST_LINES)
+    stop = min(behind, number + _MAX_HEADER_LINES)
     end = _count_while(rows, number + 1, bool, stop)
     if end == number + 1 and not stated:
         return _Table(behind + 1, behind + 1, "")
@@ -184,7 +184,7 @@ def _find_wiki(rows: Sequence[str], number: int) -> _Table | None:
     if not rows[number].lstrip().startswith("{|"):
         return None
     behind = _count_while(rows, number + 1, lambda row: not row.lstrip().startswith("|}"))
-    stop = min(behind, number + _MOST_LINES)
+    stop = min(behind, number + _MAX_HEADER_LINES)
     first = _count_while(rows, number + 1, lambda row: not row.startswith("!"), stop)
     end = _count_while(rows, first, lambda row: row.startswith("!"), stop)
     cells = (cell.rpartition("|")[2].strip() for row in rows[first:end] for cell in row[1:].split("!!"))
@@ -197,10 +197,10 @@ def _find_html(rows: Sequence[str], number: int) -> _Table | None:
     if begin < 0:
         return None
     behind = _count_while(rows, number, lambda row: "</table" not in row.lower())
-    end = _count_while(rows, number, lambda row: "</tr" not in row.lower(), min(behind, number + _MOST_LINES))
-    if end == min(behind, number + _MOST_LINES):
+    end = _count_while(rows, number, lambda row: "</tr" not in row.lower(), min(behind, number + _MAX_HEADER_LINES))
+    if end == min(behind, number + _MAX_HEADER_LINES):
         return _Table(behind, behind, "")
-    head = "\n".join(rows[number : end + 1])[:_LONGEST_HEAD]
+    head = "\n".join(rows[number : end + 1])[:_MAX_HTML_CHARACTERS]
     cells = _CELL.split(head[: head.lower().find("</tr")])[1:]
     return _Table(min(end + 1, behind), behind, " | ".join(" ".join(_TAG.sub("", cell).split()) for cell in cells))
 

@@ -29,24 +29,24 @@ FOR_STORING = (TEXT, EOL, ENCODING)
 Value = bool | str
 """Set, unset, or a text. An unspecified attribute has no value."""
 
-MOST_BYTES = 1_000_000
+MAX_FILE_BYTES = 1_000_000
 """Size limit of one such file. A larger file is ignored."""
 
-_MOST_BYTES_TOGETHER = 20_000_000
-_MOST_RULES = 20_000
-_MOST_RULES_OF_A_FILE = 1_000
+_MAX_TOTAL_BYTES = 20_000_000
+_MAX_RULES = 20_000
+_MAX_RULES_PER_FILE = 1_000
 """Limit for one file, which is matched with all rules of the folders around it."""
 
-_MOST_MATCHES = 50_000_000
+_MAX_MATCHES = 50_000_000
 """Maximum number of matched rules, for all files together."""
 
-_LONGEST_PATTERN = 255
-_MOST_WILDCARDS = 10
+_MAX_PATTERN_CHARACTERS = 255
+_MAX_WILDCARDS = 10
 """Limits of a pattern. Brackets cost no more than letters. `*a` with a hundred `?` takes a hundred
 steps for each letter of a name.
 """
 
-_LONGEST_LINE = 2048  # git's own
+_MAX_LINE_CHARACTERS = 2048  # git's own
 _BINARY: Mapping[str, Value | None] = {DIFF: False, "merge": False, TEXT: False}
 _LINE = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)')
 _ESCAPE = re.compile(r"\\([0-7]{3}|.)", re.DOTALL)
@@ -77,8 +77,8 @@ class TreeAttributes:
         for path, content in files.items():
             folder = path.removesuffix(FILE_NAME)
             rules[folder] = [*_parse_rules(content, names)]
-        if sum(map(len, rules.values())) > _MOST_RULES:
-            raise _build_limit_error(f"more than {_MOST_RULES:,} rules")
+        if sum(map(len, rules.values())) > _MAX_RULES:
+            raise _build_limit_error(f"more than {_MAX_RULES:,} rules")
         self._rules_by_folder = _select_rules(rules, names)
         self._chains: dict[str, list[tuple[int, list[AttributeRule]]]] = {}
         self._matches = 0
@@ -93,7 +93,7 @@ class TreeAttributes:
         if not chain:
             return {}
         self._matches += sum(len(rules) for _, rules in chain)
-        if self._matches > _MOST_MATCHES:
+        if self._matches > _MAX_MATCHES:
             raise _build_limit_error("too many rules for so many files")
         readonly.require_time(f"Matching files with {FILE_NAME}")
         values: dict[str, Value | None] = {}
@@ -119,16 +119,16 @@ class TreeAttributes:
             for name in around
             if self._rules_by_folder.get(name)
         ]
-        if sum(len(rules) for _, rules in chain) > _MOST_RULES_OF_A_FILE:
-            raise _build_limit_error(f"more than {_MOST_RULES_OF_A_FILE:,} rules for one file")
+        if sum(len(rules) for _, rules in chain) > _MAX_RULES_PER_FILE:
+            raise _build_limit_error(f"more than {_MAX_RULES_PER_FILE:,} rules for one file")
         self._chains[folder] = chain
         return chain
 
 
 def require_few_bytes(size: int) -> None:
     """Raise `LimitExceeded` if all attribute files together have too many bytes."""
-    if size > _MOST_BYTES_TOGETHER:
-        raise _build_limit_error(f"{size:,} bytes, more than {_MOST_BYTES_TOGETHER:,}")
+    if size > _MAX_TOTAL_BYTES:
+        raise _build_limit_error(f"{size:,} bytes, more than {_MAX_TOTAL_BYTES:,}")
 
 
 def _build_limit_error(what: str) -> LimitExceeded:
@@ -154,12 +154,12 @@ def _select_rules(rules: Mapping[str, list[AttributeRule]], names: Collection[st
 
 
 def _parse_rules(content: bytes, names: Collection[str]) -> Iterator[AttributeRule]:
-    if len(content) > MOST_BYTES:
+    if len(content) > MAX_FILE_BYTES:
         return
     text = content.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
     for line in text.split("\n"):
         stripped = line.strip(" \t\r")
-        if not stripped or stripped.startswith("#") or len(stripped) > _LONGEST_LINE:
+        if not stripped or stripped.startswith("#") or len(stripped) > _MAX_LINE_CHARACTERS:
             continue
         if (match := _LINE.match(stripped)) is None:
             continue
@@ -167,7 +167,7 @@ def _parse_rules(content: bytes, names: Collection[str]) -> Iterator[AttributeRu
         # git ignores negative patterns. The pattern of a folder does not apply to the files in it.
         if not pattern or pattern.startswith(("!", "[attr]")) or pattern.endswith("/"):
             continue
-        if len(pattern) > _LONGEST_PATTERN or len(_WILDCARD.findall(pattern)) > _MOST_WILDCARDS:
+        if len(pattern) > _MAX_PATTERN_CHARACTERS or len(_WILDCARD.findall(pattern)) > _MAX_WILDCARDS:
             continue
         values = _parse_values(_escape_surrogates(stripped[match.end() :]).split())
         if selected := {name: value for name, value in values.items() if name in names}:

@@ -77,7 +77,9 @@ def read_attribute_files(places: Places, files: dict[str, str]) -> dict[str, byt
     sizes = readonly.read_blob_sizes(places, files.values())
     attributes.require_few_bytes(sum(sizes.get(blob, 0) for blob in files.values()))
     small = {
-        path: blob for path, blob in files.items() if sizes.get(blob, attributes.MOST_BYTES) < attributes.MOST_BYTES
+        path: blob
+        for path, blob in files.items()
+        if sizes.get(blob, attributes.MAX_FILE_BYTES) < attributes.MAX_FILE_BYTES
     }
     contents = readonly.read_blobs(places, small.values())
     return {path: contents[blob] for path, blob in small.items() if blob in contents}

@@ -121,10 +121,10 @@ def disputed_ids(ids: Mapping[str, str], claims: Mapping[str, str]) -> dict[str,
 
 # -- file names
 
-_LONGEST_NAME = 200
+_MAX_NAME_BYTES = 200
 """Maximum bytes of an id that is used unchanged as a file name."""
 
-_LONGEST_SLUG = 60
+_MAX_SLUG_CHARACTERS = 60
 _RISKY = re.compile(r'[<>:"|?*\\]')
 """Characters that Windows does not allow in file names."""
 
@@ -149,7 +149,7 @@ def natural_path(source: SourceSettings, doc_id: str) -> str:
     if (
         is_risky
         or doc_id.endswith((".", " "))
-        or len(doc_id.encode()) > _LONGEST_NAME
+        or len(doc_id.encode()) > _MAX_NAME_BYTES
         or export_paths.find_name_problem(parts)
     ):
         return ""
@@ -175,15 +175,15 @@ def hashed_path(source: SourceSettings, doc_id: str) -> str:
     one.
     """
     digest = hashlib.sha256(doc_id.encode()).hexdigest()[:8]
-    return f"{source.folder}/{make_slug(doc_id)[: _LONGEST_SLUG // 2]}-{digest}{SUFFIX}"
+    return f"{source.folder}/{make_slug(doc_id)[: _MAX_SLUG_CHARACTERS // 2]}-{digest}{SUFFIX}"
 
 
 def make_slug(text: str) -> str:
     """Return a text as an id: letters and digits in lower case, with dashes between words."""
-    beginning = text[: 10 * _LONGEST_SLUG]  # NFKC takes n² steps for n combining marks
+    beginning = text[: 10 * _MAX_SLUG_CHARACTERS]  # NFKC takes n² steps for n combining marks
     words = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", beginning).casefold())
     joined = unicodedata.normalize("NFC", "-".join(words))
-    return joined[:_LONGEST_SLUG].strip("-") or "note"
+    return joined[:_MAX_SLUG_CHARACTERS].strip("-") or "note"
 
 
 def first_line(text: str) -> str:

@@ -182,10 +182,10 @@ def _read_attributes(places: Places, disk: Disk, paths: Sequence[str]) -> TreeAt
     for folder in folders:
         with contextlib.suppress(OSError):
             contents[f"{folder}{attributes.FILE_NAME}"] = disk.read_file(
-                f"{folder}{attributes.FILE_NAME}", attributes.MOST_BYTES
+                f"{folder}{attributes.FILE_NAME}", attributes.MAX_FILE_BYTES
             )[0]
     with contextlib.suppress(OSError), (places.common / "info" / "attributes").open("rb") as file:
-        private = file.read(attributes.MOST_BYTES)
+        private = file.read(attributes.MAX_FILE_BYTES)
         contents[attributes.FILE_NAME] = contents.get(attributes.FILE_NAME, b"") + b"\n" + private
     return TreeAttributes(contents, (attributes.FILTER, attributes.ENCODING))
 

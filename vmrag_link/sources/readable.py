@@ -21,7 +21,7 @@ from vmrag_link.sources.rules import NOTEBOOK
 LFS_POINTER = b"version https://git-lfs.github.com/spec/v1"
 POINTER_BYTES = 1024
 _MARKED_WITHIN = 1000
-_LONGEST_LINE = 20_000
+_MAX_LINE_CHARACTERS = 20_000
 
 _GENERATED = re.compile(r"^[^\w\n]{0,20}@generated\b|^.{0,20}\bCode generated\b.{0,200}\bDO NOT EDIT\b", re.MULTILINE)
 """Marks in comments. Prose may mention such words elsewhere."""
@@ -62,7 +62,7 @@ def convert_blob(file: TreeFile, data: bytes) -> SourceText:
     if not file.handwritten and _GENERATED.search(text, 0, _MARKED_WITHIN):
         return SourceText(None, "is marked as generated")
     if not file.handwritten and _is_dense(file.path, text):
-        return SourceText(None, f"has a line of more than {_LONGEST_LINE:,} characters")
+        return SourceText(None, f"has a line of more than {_MAX_LINE_CHARACTERS:,} characters")
     return SourceText(text)
 
 
@@ -89,25 +89,25 @@ def _is_dense(path: str, text: str) -> bool:
     paragraph, or a picture.
     """
     file_format = find_built_in(posixpath.basename(path))
-    if len(text) <= _LONGEST_LINE or (
+    if len(text) <= _MAX_LINE_CHARACTERS or (
         file_format is not None and (file_format.where == "here" or file_format.file_type == NOTEBOOK)
     ):
         return False
-    return max(map(len, text.split("\n"))) > _LONGEST_LINE
+    return max(map(len, text.split("\n"))) > _MAX_LINE_CHARACTERS
 
 
-_LONGEST = 4_000_000
+_MAX_NOTEBOOK_CHARACTERS = 4_000_000
 """Maximum characters of a notebook without pictures. An empty cell takes 3 characters, and 90 bytes
 of memory.
 """
 
-_MANY = 100_000
+_LARGE_NOTEBOOK_CHARACTERS = 100_000
 """Characters above which a notebook may have pictures, and a value is data."""
 
 _ENCODED = re.compile(r"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]|\\n){1000,}+={0,2}")
 _VALUE = re.compile(r'(?<!\\)"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
-_MOST_CELLS = 20_000
+_MAX_CELLS = 20_000
 _LANGUAGE = re.compile(r"[\w+#-]{1,40}")
 _PICTURE = re.compile(r"data:[\w.+-]{1,50}/[\w.+-]{1,100}(?:;[\w=.-]{1,50}){0,5};base64,[A-Za-z0-9+/=%\s]*+")
 
@@ -117,10 +117,10 @@ def read_cells(text: str, limit: int = 0) -> str:
 
     Raises `ContentUnreadable`, also for more than `limit` bytes of text if `limit` is not 0.
     """
-    if len(text) > _MANY:
+    if len(text) > _LARGE_NOTEBOOK_CHARACTERS:
         text = _discard_pictures(text)
-    if len(text) > _LONGEST:
-        raise ContentUnreadable(f"has more than {_LONGEST:,} characters besides its pictures")
+    if len(text) > _MAX_NOTEBOOK_CHARACTERS:
+        raise ContentUnreadable(f"has more than {_MAX_NOTEBOOK_CHARACTERS:,} characters besides its pictures")
     try:
         notebook = _as_mapping(msgspec.json.decode(text))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -134,8 +134,8 @@ def read_cells(text: str, limit: int = 0) -> str:
         "cells" in _as_mapping(item) for item in (notebook, *_as_list(notebook.get("worksheets")))
     ):
         raise ContentUnreadable("is not a notebook (it has no cells)")
-    if len(cells) > _MOST_CELLS:
-        raise ContentUnreadable(f"has more than {_MOST_CELLS:,} cells")
+    if len(cells) > _MAX_CELLS:
+        raise ContentUnreadable(f"has more than {_MAX_CELLS:,} cells")
     blocks = _format_cells(map(_as_mapping, cells), _find_language(_as_mapping(notebook.get("metadata"))))
     content = "\n\n".join(blocks).replace("\0", "\ufffd")  # JSON writes it as an escape
     if limit and len(content.encode(errors="replace")) > limit:
@@ -148,9 +148,9 @@ def _discard_pictures(text: str) -> str:
     longer than cells are also removed, such as plots in HTML.
     """
     text = _ENCODED.sub("", text)
-    if len(text) <= _LONGEST:
+    if len(text) <= _MAX_NOTEBOOK_CHARACTERS:
         return text
-    return _VALUE.sub(lambda value: value[0] if len(value[0]) <= _MANY else '""', text)
+    return _VALUE.sub(lambda value: value[0] if len(value[0]) <= _LARGE_NOTEBOOK_CHARACTERS else '""', text)
 
 
 def _format_cells(cells: Iterator[dict[str, Any]], language: str) -> Iterator[str]:

@@ -101,7 +101,7 @@ def read_storing_rules(places: Places, disk: Disk, statuses: Mapping[str, str]) 
 def _read_attribute_file(disk: Disk, path: str) -> bytes:
     """Return an attribute file on disk. Like git, treat an unreadable file as empty."""
     try:
-        return disk.read_file(path, attributes.MOST_BYTES)[0]
+        return disk.read_file(path, attributes.MAX_FILE_BYTES)[0]
     except OSError:
         return b""
 

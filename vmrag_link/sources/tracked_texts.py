@@ -192,9 +192,9 @@ class TrackedTexts:
         if self.commit:
             return commit_files.read_attribute_files(self._places, files)
         with Disk(self._places.top) as disk:
-            contents = list(disk.read_many(sorted(files), attributes.MOST_BYTES))
+            contents = list(disk.read_many(sorted(files), attributes.MAX_FILE_BYTES))
         attributes.require_few_bytes(sum(len(data) for _, data, _ in contents))
-        return {path: data for path, data, size in contents if 0 <= size <= attributes.MOST_BYTES}
+        return {path: data for path, data, size in contents if 0 <= size <= attributes.MAX_FILE_BYTES}
 
 
 def decode_text(path: str, data: bytes, encoding: str = "") -> str | None:
