@@ -1,8 +1,7 @@
-"""Read the title and the metadata of formats whose text is stored unchanged, and write data as
-text.
+"""Read the title and the metadata of formats whose text is stored unchanged.
 
-Data becomes one line for each value, with the path of names that leads to it. A document is split
-at its paragraphs and lines. So a record is a paragraph, and each of its lines is complete.
+`convert_text` gets the text of a file that needs no child process, such as Markdown, and also the
+Markdown in a notebook. Its content stays the same, except for front matter.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from vmrag_link.conversion import front_matter
-from vmrag_link.conversion.limits import ContentUnreadable
 from vmrag_link.conversion.outlines import find_title
 from vmrag_link.models import Record
 
@@ -141,53 +139,3 @@ def _plain_text(span: Token) -> str:
     if span.type in ("softbreak", "hardbreak"):
         return " "
     return "" if span.type == "html_inline" else span.content
-
-
-MAX_LEVELS = 200
-"""Maximum depth of nested containers. Formats that people write have a dozen."""
-
-
-class Outline:
-    """A text that is composed of lines and paragraphs.
-
-    The methods raise `ContentUnreadable` if it would have more than `limit` bytes.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._pieces: list[str] = []
-        self._room = self._limit = limit
-        self._separator = ""
-
-    def add_line(self, text: str) -> None:
-        self._room -= len(text.encode(errors="replace")) + len(self._separator)
-        if self._room < 0:
-            raise too_much_text(self._limit)
-        self._pieces += (self._separator, text)
-        self._separator = "\n"
-
-    def add_value(self, path: str, text: str) -> None:
-        """Add a value with its name, if it has one. Line breaks in the value stay."""
-        self.add_line(f"{path}: {text}" if path else text)
-
-    def begin_paragraph(self) -> None:
-        """Begin a new paragraph with the next line."""
-        if self._pieces:
-            self._separator = "\n\n"
-
-    def text(self) -> str:
-        return "".join(self._pieces)
-
-
-def too_much_text(limit: int) -> ContentUnreadable:
-    mib = limit >> 20
-    hint = f"run 'git config vmrag.ingest.text-mb {2 * mib}'"
-    return ContentUnreadable(f"would become a text of more than {mib} MiB", hint)
-
-
-def too_deep() -> ContentUnreadable:
-    return ContentUnreadable(f"nests deeper than {MAX_LEVELS} levels")
-
-
-def make_path_part(name: str) -> str:
-    """Return a name as part of a path."""
-    return " ".join(name.split()) or '""'

@@ -17,6 +17,7 @@ import msgspec
 
 from vmrag_link.conversion import reading
 from vmrag_link.conversion.child.serving import LONGEST_TASK, is_memory_exhausted, serve_tasks
+from vmrag_link.conversion.child.text_builder import too_much_text
 from vmrag_link.conversion.limits import (
     ContentUnreadable,
     ConversionLimits,
@@ -24,7 +25,7 @@ from vmrag_link.conversion.limits import (
     receive_frame,
 )
 from vmrag_link.conversion.messages import ConversionAnswer, ConversionTask, encode
-from vmrag_link.conversion.reading import FileText, too_much_text
+from vmrag_link.conversion.reading import FileText
 
 _ARCHIVES = {
     "docx": ("[Content_Types].xml", "Word document"),

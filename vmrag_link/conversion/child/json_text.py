@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from vmrag_link.conversion.child.text_builder import MAX_LEVELS, TextBuilder, make_path_part, too_deep
 from vmrag_link.conversion.formats import decode_text
 from vmrag_link.conversion.limits import ContentUnreadable
-from vmrag_link.conversion.reading import MAX_LEVELS, FileText, Outline, convert_text, make_path_part, too_deep
+from vmrag_link.conversion.reading import FileText, convert_text
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -23,13 +24,13 @@ def convert_json(data: bytes, charset: str, limit: int) -> FileText:
     A list of values without names is one line. The title is the value `title` of the outermost
     object. Raises `ContentUnreadable`.
     """
-    outline = Outline(limit)
+    builder = TextBuilder(limit)
     values = _parse_values(decode_text(data, charset))
     title = _find_title(values[0]) if len(values) == 1 else ""
     for value in values:
-        outline.begin_paragraph()
-        _add_value(outline, "", value, 0)
-    return FileText(title, outline.text(), {})
+        builder.begin_paragraph()
+        _add_value(builder, "", value, 0)
+    return FileText(title, builder.text(), {})
 
 
 def parse_json(text: str) -> Any:
@@ -83,38 +84,38 @@ def _find_title(value: Any) -> str:
     return ""
 
 
-def _add_value(outline: Outline, path: str, value: Any, level: int) -> None:
+def _add_value(builder: TextBuilder, path: str, value: Any, level: int) -> None:
     if level > MAX_LEVELS:
         raise too_deep()
     if isinstance(value, _Pairs) and value:
-        _add_object(outline, path, value, level)
+        _add_object(builder, path, value, level)
     elif isinstance(value, list) and value:
         if any(isinstance(item, list) for item in value):
-            _add_list(outline, path, value, level)
+            _add_list(builder, path, value, level)
         else:
-            outline.add_value(path, ", ".join(map(_format_scalar, value)))
+            builder.add_value(path, ", ".join(map(_format_scalar, value)))
     else:
-        outline.add_value(path, _format_scalar(value))
+        builder.add_value(path, _format_scalar(value))
 
 
-def _add_object(outline: Outline, path: str, value: _Pairs, level: int) -> None:
+def _add_object(builder: TextBuilder, path: str, value: _Pairs, level: int) -> None:
     """Add the items of an object. Lists in the outermost object are paragraphs."""
     for name, item in value:
         is_paragraph = level == 0 and isinstance(item, list) and bool(item)
         if is_paragraph:
-            outline.begin_paragraph()
-        _add_value(outline, f"{path}.{make_path_part(name)}" if path else make_path_part(name), item, level + 1)
+            builder.begin_paragraph()
+        _add_value(builder, f"{path}.{make_path_part(name)}" if path else make_path_part(name), item, level + 1)
         if is_paragraph:
-            outline.begin_paragraph()
+            builder.begin_paragraph()
 
 
-def _add_list(outline: Outline, path: str, values: list[Any], level: int) -> None:
+def _add_list(builder: TextBuilder, path: str, values: list[Any], level: int) -> None:
     for value in values:
         if isinstance(value, _Pairs):
-            outline.begin_paragraph()
-        _add_value(outline, path, value, level + 1)
+            builder.begin_paragraph()
+        _add_value(builder, path, value, level + 1)
         if isinstance(value, _Pairs):
-            outline.begin_paragraph()
+            builder.begin_paragraph()
 
 
 def _format_scalar(value: Any) -> str:
@@ -151,12 +152,12 @@ def convert_notebook(data: bytes, charset: str, limit: int) -> FileText:
         raise ContentUnreadable(f"is not a notebook ({error})") from None
     cells = list(_list_cells(notebook))
     metadata = _as_mapping(_as_mapping(notebook).get("metadata"))
-    outline = Outline(limit)
+    builder = TextBuilder(limit)
     for cell in cells:
         for block in _list_blocks(cell, _find_language(metadata)):
-            outline.begin_paragraph()
-            outline.add_line(block)
-    document = convert_text(outline.text(), "markdown")
+            builder.begin_paragraph()
+            builder.add_line(block)
+    document = convert_text(builder.text(), "markdown")
     title = metadata.get("title")
     return FileText(
         " ".join(title.split()) if isinstance(title, str) else document.title, document.content, document.metadata

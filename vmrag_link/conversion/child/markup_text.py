@@ -10,9 +10,10 @@ from xml.parsers import expat
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
+from vmrag_link.conversion.child.text_builder import MAX_LEVELS, TextBuilder, too_deep
 from vmrag_link.conversion.formats import decode_text
 from vmrag_link.conversion.limits import ContentUnreadable
-from vmrag_link.conversion.reading import MAX_LEVELS, FileText, Outline, too_deep
+from vmrag_link.conversion.reading import FileText
 
 _IGNORED = frozenset(("script", "style", "template", "head", "noscript", "svg", "iframe", "object"))
 _PARAGRAPHS = frozenset(
@@ -176,9 +177,9 @@ def convert_xml(data: bytes, charset: str, limit: int) -> FileText:
     `ContentUnreadable`.
     """
     root = _parse_xml(data, charset)
-    outline = Outline(limit)
-    _add_element(outline, root.name, root)
-    return FileText(_find_title(root), outline.text(), {})
+    builder = TextBuilder(limit)
+    _add_element(builder, root.name, root)
+    return FileText(_find_title(root), builder.text(), {})
 
 
 def _parse_xml(data: bytes, charset: str) -> _Element:
@@ -219,17 +220,17 @@ def _find_title(root: _Element) -> str:
     return ""
 
 
-def _add_element(outline: Outline, path: str, element: _Element) -> None:
+def _add_element(builder: TextBuilder, path: str, element: _Element) -> None:
     for name, value in zip(element.attributes[::2], element.attributes[1::2], strict=True):
-        outline.add_value(f"{path}@{name}", value)
+        builder.add_value(f"{path}@{name}", value)
     if element.is_text:
-        outline.add_value(path, element.whole_text())
+        builder.add_value(path, element.whole_text())
         return
     if not element.elements and not element.attributes:
-        outline.add_line(path)
+        builder.add_line(path)
     previous = ""
     for inner in element.elements:
         if inner.name == previous and inner.elements:
-            outline.begin_paragraph()
+            builder.begin_paragraph()
         previous = inner.name
-        _add_element(outline, f"{path}.{inner.name}", inner)
+        _add_element(builder, f"{path}.{inner.name}", inner)

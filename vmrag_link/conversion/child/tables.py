@@ -17,9 +17,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from vmrag_link.conversion.child.text_builder import TextBuilder
 from vmrag_link.conversion.formats import decode_text
 from vmrag_link.conversion.limits import ContentUnreadable
-from vmrag_link.conversion.reading import FileText, Outline, find_markdown_title
+from vmrag_link.conversion.reading import FileText, find_markdown_title
 from vmrag_link.models import PAGE_BREAK
 
 if TYPE_CHECKING:
@@ -47,9 +48,9 @@ def convert_csv(data: bytes, charset: str, limit: int) -> FileText:
     """
     text = decode_text(data, charset or ("utf-16" if data.startswith(_UTF_16) else ""))
     csv.field_size_limit(limit)
-    outline = Outline(limit)
-    _add_table(outline, _read_rows(text, _find_delimiter(text)))
-    return FileText("", outline.text(), {})
+    builder = TextBuilder(limit)
+    _add_table(builder, _read_rows(text, _find_delimiter(text)))
+    return FileText("", builder.text(), {})
 
 
 def convert_spreadsheet(data: bytes, limit: int) -> FileText:
@@ -60,18 +61,18 @@ def convert_spreadsheet(data: bytes, limit: int) -> FileText:
     from openpyxl.reader.excel import load_workbook
 
     workbook = load_workbook(io.BytesIO(data), read_only=True, data_only=True, keep_links=False)
-    outline = Outline(limit)
+    builder = TextBuilder(limit)
     for sheet in workbook.worksheets:
-        outline.begin_paragraph()
-        outline.add_line(f"## {' '.join(sheet.title.split())}")
-        outline.begin_paragraph()
+        builder.begin_paragraph()
+        builder.add_line(f"## {' '.join(sheet.title.split())}")
+        builder.begin_paragraph()
         sheet.reset_dimensions()  # the dimensions in the file may be wrong
         values = sheet.iter_rows(max_row=_MOST_ROWS, values_only=True)
-        _add_table(outline, filter(any, (list(map(_format_cell, row)) for row in values)))
-    return FileText("", outline.text(), {})
+        _add_table(builder, filter(any, (list(map(_format_cell, row)) for row in values)))
+    return FileText("", builder.text(), {})
 
 
-def _add_table(outline: Outline, rows: Iterator[list[str]]) -> None:
+def _add_table(builder: TextBuilder, rows: Iterator[list[str]]) -> None:
     """Add a table. The first row has the names of columns. Each further row is a paragraph of lines
     `name: value`.
 
@@ -82,26 +83,26 @@ def _add_table(outline: Outline, rows: Iterator[list[str]]) -> None:
     width = max((_count_values(row) for row in first), default=0)
     caption = list(itertools.takewhile(lambda row: width > 1 and _count_values(row) == 1, first))
     for row in caption:
-        outline.add_line("".join(row).strip())
+        builder.add_line("".join(row).strip())
     header, *others = first[len(caption) :] or [[]]
     if others:
-        _add_records(outline, header, itertools.chain(others, rows))
+        _add_records(builder, header, itertools.chain(others, rows))
     elif header:
-        outline.add_line(", ".join(header))
+        builder.add_line(", ".join(header))
 
 
 def _count_values(row: Sequence[str]) -> int:
     return sum(bool(value.strip()) for value in row)
 
 
-def _add_records(outline: Outline, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def _add_records(builder: TextBuilder, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     names = [" ".join(title.split()) for title in header]
     for row in rows:
-        outline.begin_paragraph()
+        builder.begin_paragraph()
         for number, value in enumerate(row):
             if value.strip():
                 name = names[number] if number < len(names) else ""
-                outline.add_value(name or f"column {number + 1}", value)
+                builder.add_value(name or f"column {number + 1}", value)
 
 
 def _read_rows(text: str, delimiter: str) -> Iterator[list[str]]:
@@ -194,7 +195,7 @@ def convert_pdf(data: bytes, limit: int) -> FileText:
     """
     import pypdfium2 as pdfium  # it belongs to an extra, like the libraries of the other formats
 
-    outline = Outline(limit)
+    builder = TextBuilder(limit)
     first_text = title = page_breaks = ""
     try:
         with closing(pdfium.PdfDocument(data)) as document:
@@ -204,13 +205,13 @@ def convert_pdf(data: bytes, limit: int) -> FileText:
                 first_text = first_text or text
                 page_breaks += PAGE_BREAK if number else ""
                 if text:
-                    outline.begin_paragraph()
-                    outline.add_line(page_breaks + text)
+                    builder.begin_paragraph()
+                    builder.add_line(page_breaks + text)
                     page_breaks = ""
     except pdfium.PdfiumError as error:
         raise ContentUnreadable(f"is not a readable PDF ({error})") from None
     is_shown = title and title.casefold() in _join_words(first_text).casefold()
-    return FileText(title if is_shown else "", outline.text(), {})
+    return FileText(title if is_shown else "", builder.text(), {})
 
 
 def _read_page(document: pypdfium2.PdfDocument, number: int) -> str:
