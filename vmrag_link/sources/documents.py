@@ -1,5 +1,8 @@
-"""Convert the files of sources to documents: their texts, from git's blobs or from edited files,
-the documents, and their collections.
+"""Convert the files of sources to documents: first to texts, then to documents of a collection.
+
+`read_texts_at_commit` and `read_texts_in_work_tree` read texts from git's blobs and from edited
+files. `build_documents` gets these texts, and also cuts code. The document of a file depends only
+on what `compute_tag` returns.
 """
 
 from __future__ import annotations
@@ -41,15 +44,21 @@ from vmrag_link.sources.readable import SourceText, convert_blob
 
 __all__ = ["SourceText", "read_texts_at_commit", "read_texts_in_work_tree"]
 
+RULES = "2"
+"""Version of the conversion of texts to documents. It increases with every change."""
+
+CHUNKING = {"document": Chunking("headings", 1000, 0), "code": Chunking("code", 1500, 0)}
+"""How documents are cut, by the kind of the source."""
+
 _BATCH_FILES = 2_000
 _BATCH_BYTES = 32_000_000
 
-_BYTES_A_PROCESS = 4_000_000
+_BYTES_PER_PROCESS = 4_000_000
 """Bytes of files for one process: cutting them takes a second, starting a process a twentieth."""
 
 _MISSING = SourceText(None, "is not in this clone")
 
-_SPARE_BYTES = 4
+_MAX_ENCODING_FACTOR = 4
 """Maximum factor by which an encoding is larger on disk than UTF-8."""
 
 
@@ -86,7 +95,9 @@ def read_texts_in_work_tree(places: Places, files: Sequence[TreeFile]) -> Iterat
 
 def _read_from_disk(disk: Disk, file: TreeFile) -> bytes:
     try:
-        data, _ = disk.read_file(file.path, 2 * file.size + _SPARE_BYTES * file.size * bool(file.encoding) + 1)
+        # Line ends on disk may take twice the bytes, and another encoding four times.
+        factor = 2 + (_MAX_ENCODING_FACTOR if file.encoding else 0)
+        data, _ = disk.read_file(file.path, factor * file.size + 1)
         for form in list_stored_forms(data, file.encoding):
             if hash_blob(form, like=file.blob) == file.blob:
                 return form
@@ -104,19 +115,15 @@ def _split_batches(files: Sequence[TreeFile]) -> Iterator[Sequence[TreeFile]]:
     for number, file in enumerate(files):
         if number - start >= _BATCH_FILES or (size and size + file.size > _BATCH_BYTES):
             yield files[start:number]
-            start, size = number, 0
+            start = number
+            size = 0
         size += file.size
     if start < len(files):
         yield files[start:]
 
 
-RULES = "2"
-"""Version of the conversion of texts to documents. It increases with every change."""
-
-CHUNKING = {"document": Chunking("headings", 1000, 0), "code": Chunking("code", 1500, 0)}
-
-
 def build_collection(source: SourceSettings, model: Model) -> Collection:
+    """Return the collection of a source in an index."""
     return Collection(
         name=source.collection,
         kind=SOURCE,
@@ -143,7 +150,7 @@ def build_documents(
     texts: Iterable[tuple[TreeFile, SourceText]],
     budget: CutBudget | None = None,
 ) -> Iterator[tuple[str, Document | NoDocument]]:
-    """Yield the files, by path, as documents of an index. Code is cut, equal blobs only once. After
+    """Yield the documents of an index, each with its id. Code is cut, equal blobs only once. After
     the budget is spent, the other files are missing.
     """
     if source.kind == "document":
@@ -151,8 +158,9 @@ def build_documents(
         return
     from vmrag_link.code.cutter import CodeCutter  # not needed to list files
 
-    waiting, left_out = deque[Document](), list[tuple[str, Document | NoDocument]]()
-    repeated = {blob for blob, number in Counter(file.blob for file in files).items() if number > 1}
+    waiting: deque[Document] = deque()  # documents whose code is not cut yet
+    left_out: list[tuple[str, NoDocument]] = []
+    repeated_blobs = {blob for blob, number in Counter(file.blob for file in files).items() if number > 1}
 
     def list_tasks() -> Iterator[CodeTask]:
         for file, text in texts:
@@ -161,7 +169,7 @@ def build_documents(
                 left_out.append((file.path, document))
             else:
                 waiting.append(document)
-                blob = file.blob if file.blob in repeated else ""
+                blob = file.blob if file.blob in repeated_blobs else ""
                 yield CodeTask(document.content, document.file_type, CHUNKING["code"].size, blob)
 
     with CodeCutter(budget=budget, processes=_count_processes(files)) as cutter:
@@ -176,23 +184,22 @@ def _count_processes(files: Sequence[TreeFile]) -> int:
     enough.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores - 1, sum(file.size for file in files) // _BYTES_A_PROCESS))
+    return max(1, min(cores - 1, sum(file.size for file in files) // _BYTES_PER_PROCESS))
 
 
-def build_document(source: SourceSettings, file: TreeFile, read: SourceText) -> Document | NoDocument:
+def build_document(source: SourceSettings, file: TreeFile, text: SourceText) -> Document | NoDocument:
     """Return a file as a document, code without its pieces."""
     path = file.path
-    if read.text is None:
-        return NoDocument(read.reason)
-    page = FileText(PurePosixPath(path).name, read.text, {})
+    if text.text is None:
+        return NoDocument(text.reason)
     if source.kind == "code":
         file_type = languages.detect_language(path)
-        page.metadata.update({"language": file_type} if file_type else {})
+        page = FileText(PurePosixPath(path).name, text.text, {"language": file_type} if file_type else {})
     else:
         file_format = formats.find_built_in(path)
         file_type = file_format.file_type if file_format and file_format.where == "here" else "text"
         try:
-            page = reading.convert_text(read.text, file_type)
+            page = reading.convert_text(text.text, file_type)
         except ContentUnreadable as why:
             return NoDocument(why.reason)
         if file.note_id and page.metadata.get("id") is not None and notes.read_id(page.metadata) == file.note_id:
@@ -213,10 +220,12 @@ def build_document(source: SourceSettings, file: TreeFile, read: SourceText) -> 
 def _add_pieces(document: Document, answer: Sequence[CodePiece] | CodeUnparsed) -> Document | NoDocument:
     if isinstance(answer, CodeUnparsed):
         return NoDocument(str(answer), is_local=True)
-    text = document.content
-    pieces, line, last = [], 1, 0
+    pieces = []
+    line = 1
+    last = 0
     for piece in answer:
-        line, last = line + text.count("\n", last, piece.start), piece.start
+        line += document.content.count("\n", last, piece.start)
+        last = piece.start
         pieces.append(
             IndexedPiece(
                 start=piece.start,
