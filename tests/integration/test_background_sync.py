@@ -269,7 +269,7 @@ def test_hook_reports_all_stashed_documents_despite_its_sync(project, monkeypatc
     with contextlib.ExitStack() as stack:
         if why == "too much":
             project.forget_indexes()
-            monkeypatch.setattr(run, "SMALL", {"building the index": 0, "embedding": 0})
+            monkeypatch.setattr(run, "QUICK_WORK", {"building the index": 0, "embedding": 0})
         elif why == "a lock":
             stack.enter_context(locks.hold_exclusive(project.own / "workspace.lock", purpose="test", timeout=1))
         run.follow_pin(project.top)

@@ -17,7 +17,7 @@ from tests.support.office_files import pdf
 from tests.support.terminal import Project
 from tests.support.websites import Page, website
 from vmrag_link.documents import library_origin
-from vmrag_link.embedding.registry import HashModel
+from vmrag_link.embedding.hash_model import HashModel
 from vmrag_link.engines.base import Write
 from vmrag_link.errors import EmbeddingFailed, FileFailed
 from vmrag_link.models import content_hash
