@@ -164,7 +164,7 @@ def tool(effect: str, **more: Any) -> Callable[[Callable[P, R]], Callable[P, R]]
     """Make a function a tool of the toolsets of its module.
 
     The function takes the `Call`, and its parameters as keywords (`arguments`). It returns a record
-    of `results`. Its docstring is the description for clients. `more` are fields of
+    of `results`. Its docstring is the description for clients. `effect` and `more` are fields of
     `ToolDeclaration`.
     """
     declaration = ToolDeclaration(effect, **more)

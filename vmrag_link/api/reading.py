@@ -37,7 +37,7 @@ def get(ws: Workspace, full: str, name: str) -> DocumentText:
     from vmrag_link.ops.show import ShowReport
     from vmrag_link.ops.stores import stores
 
-    store = stores.find_store(ws, full.partition("/")[0])
+    store = stores.find_store(ws, full.partition("/")[0])  # with a ref the knowledge base: only it has versions
     try:
         shown = show.show_stored(store, full) if store is not ws else show.show_name(ws, full)
     except CollectionMissing:

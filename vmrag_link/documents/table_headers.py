@@ -80,10 +80,15 @@ def _find_tables(rows: Sequence[str], finders: Sequence[TableFinder]) -> Iterato
         number = max(table.behind, table.after, number + 1) if table else number + 1
 
 
-def _count_while(rows: Sequence[str], first: int, holds: Callable[[str], bool], end: int | None = None) -> int:
+def _find_end(rows: Sequence[str], first: int, holds: Callable[[str], bool], end: int | None = None) -> int:
     """Return the first line from `first` on for which `holds` is False, or `end`."""
     last = len(rows) if end is None else min(end, len(rows))
     return next((number for number in range(first, last) if not holds(rows[number])), last)
+
+
+def _skip_to(number: int) -> _Table:
+    """Return an empty table, which makes `_find_tables` continue in this line."""
+    return _Table(number, number, "")
 
 
 def _consists_of(row: str, characters: str) -> bool:
@@ -97,7 +102,7 @@ def _find_piped(rows: Sequence[str], number: int) -> _Table | None:
         return None
     if _consists_of(rows[number], "|-:+ \t"):
         return None
-    return _Table(number + 2, _count_while(rows, number + 2, lambda row: "|" in row), rows[number])
+    return _Table(number + 2, _find_end(rows, number + 2, lambda row: "|" in row), rows[number])
 
 
 def _find_grid(rows: Sequence[str], number: int) -> _Table | None:
@@ -105,11 +110,11 @@ def _find_grid(rows: Sequence[str], number: int) -> _Table | None:
     border = rows[number].strip()
     if not border.startswith("+-") or not _consists_of(border, "+-"):
         return None
-    behind = _count_while(rows, number, lambda row: row.lstrip()[:1] in ("+", "|") and bool(row))
+    behind = _find_end(rows, number, lambda row: row.lstrip()[:1] in ("+", "|") and bool(row))
     for place in range(number + 1, min(behind, number + _MAX_HEADER_LINES)):
         if rows[place].strip().startswith("+="):
             return _Table(place + 1, behind, " ".join(rows[number + 1 : place]))
-    return _Table(behind, behind, "")
+    return _skip_to(behind)
 
 
 def _find_tabbed(rows: Sequence[str], number: int) -> _Table | None:
@@ -118,8 +123,10 @@ def _find_tabbed(rows: Sequence[str], number: int) -> _Table | None:
     """
     if "\t" not in rows[number].strip():
         return None
-    behind = _count_while(rows, number, lambda row: "\t" in row.strip())
-    return _Table(min(number + 1, behind), behind, " | ".join(rows[number].split("\t")) if behind > number + 2 else "")
+    behind = _find_end(rows, number, lambda row: "\t" in row.strip())
+    if behind <= number + 2:  # one row below the first one is not enough to know that the first is a header
+        return _skip_to(behind)
+    return _Table(number + 1, behind, " | ".join(rows[number].split("\t")))
 
 
 def _is_border(row: str) -> bool:
@@ -130,12 +137,12 @@ def _find_simple(rows: Sequence[str], number: int) -> _Table | None:
     """Find a table of reStructuredText between lines of `=== ===`."""
     if not _is_border(rows[number]):
         return None
-    end = _count_while(rows, number + 1, lambda row: not _is_border(row))
+    end = _find_end(rows, number + 1, lambda row: not _is_border(row))
     if end - number > _MAX_HEADER_LINES or not any(rows[end + 1 : end + 2]):
-        return _Table(end, end, "", after=end + 1)  # a table without a header row has only two borders
-    behind = _count_while(rows, end + 1, lambda row: not _is_border(row))
+        return _skip_to(end + 1)  # a table without a header row has only two borders
+    behind = _find_end(rows, end + 1, lambda row: not _is_border(row))
     if behind == len(rows):
-        return _Table(end, end, "", after=end + 1)
+        return _skip_to(end + 1)
     return _Table(end + 1, behind, " ".join(rows[number + 1 : end]), after=behind + 1)
 
 
@@ -145,18 +152,18 @@ def _find_directive(rows: Sequence[str], number: int) -> _Table | None:
     if not kind:
         return None
     indent = len(rows[number]) - len(rows[number].lstrip())
-    behind = _count_while(rows, number + 1, lambda row: not row or len(row) - len(row.lstrip()) > indent)
-    options = _count_while(rows, number + 1, lambda row: row.lstrip().startswith(":"))
+    behind = _find_end(rows, number + 1, lambda row: not row or len(row) - len(row.lstrip()) > indent)
+    options = _find_end(rows, number + 1, lambda row: row.lstrip().startswith(":"))
     given = {
         name: value
         for _, name, value in (row.split(":", 2) for row in rows[number + 1 : options] if row.count(":") > 1)
     }
     if kind[1] == "csv":
         return _Table(options, behind, given.get("header", ""))
-    first = _count_while(rows, options, lambda row: not row.lstrip().startswith("* -"), behind)
-    second = _count_while(rows, first + 1, lambda row: not row.lstrip().startswith("* -"), behind)
+    first = _find_end(rows, options, lambda row: not row.lstrip().startswith("* -"), behind)
+    second = _find_end(rows, first + 1, lambda row: not row.lstrip().startswith("* -"), behind)
     if given.get("header-rows", "").strip() in ("", "0") or second >= behind:
-        return _Table(behind, behind, "")
+        return _skip_to(behind)
     cells = (row.strip().removeprefix("*").strip().removeprefix("-").strip() for row in rows[first:second] if row)
     return _Table(second, behind, " | ".join(cells))
 
@@ -168,10 +175,10 @@ def _find_asciidoc(rows: Sequence[str], number: int) -> _Table | None:
     fence = rows[number]
     if not fence.startswith("|==") or not _consists_of(fence[1:], "="):
         return None
-    behind = _count_while(rows, number + 1, lambda row: row != fence)
+    behind = _find_end(rows, number + 1, lambda row: row != fence)
     stated = number > 0 and rows[number - 1].startswith("[") and "header" in rows[number - 1]
     stop = min(behind, number + _MAX_HEADER_LINES)
-    end = _count_while(rows, number + 1, bool, stop)
+    end = _find_end(rows, number + 1, bool, stop)
     if end == number + 1 and not stated:
         return _Table(behind + 1, behind + 1, "")
     if end == stop:
@@ -183,10 +190,10 @@ def _find_wiki(rows: Sequence[str], number: int) -> _Table | None:
     """Find a table of MediaWiki between `{|` and `|}`, whose header cells start with `!`."""
     if not rows[number].lstrip().startswith("{|"):
         return None
-    behind = _count_while(rows, number + 1, lambda row: not row.lstrip().startswith("|}"))
+    behind = _find_end(rows, number + 1, lambda row: not row.lstrip().startswith("|}"))
     stop = min(behind, number + _MAX_HEADER_LINES)
-    first = _count_while(rows, number + 1, lambda row: not row.startswith("!"), stop)
-    end = _count_while(rows, first, lambda row: row.startswith("!"), stop)
+    first = _find_end(rows, number + 1, lambda row: not row.startswith("!"), stop)
+    end = _find_end(rows, first, lambda row: row.startswith("!"), stop)
     cells = (cell.rpartition("|")[2].strip() for row in rows[first:end] for cell in row[1:].split("!!"))
     return _Table(min(end, behind), behind, " | ".join(cells))
 
@@ -196,10 +203,10 @@ def _find_html(rows: Sequence[str], number: int) -> _Table | None:
     begin = rows[number].lower().find("<table")
     if begin < 0:
         return None
-    behind = _count_while(rows, number, lambda row: "</table" not in row.lower())
-    end = _count_while(rows, number, lambda row: "</tr" not in row.lower(), min(behind, number + _MAX_HEADER_LINES))
+    behind = _find_end(rows, number, lambda row: "</table" not in row.lower())
+    end = _find_end(rows, number, lambda row: "</tr" not in row.lower(), min(behind, number + _MAX_HEADER_LINES))
     if end == min(behind, number + _MAX_HEADER_LINES):
-        return _Table(behind, behind, "")
+        return _skip_to(behind)
     head = "\n".join(rows[number : end + 1])[:_MAX_HTML_CHARACTERS]
     cells = _CELL.split(head[: head.lower().find("</tr")])[1:]
     return _Table(min(end + 1, behind), behind, " | ".join(" ".join(_TAG.sub("", cell).split()) for cell in cells))

@@ -34,7 +34,9 @@ def record_chosen_hooks(places: Places, hooks: Collection[str]) -> None:
 
 
 def format_install_command(places: Places) -> str:
-    """Return the `vmrag install` command with the recorded options."""
+    """Return the `vmrag install` command with the recorded options. If the user chose no hooks, it
+    installs all.
+    """
     hooks = list_chosen_hooks(places)
     arguments = ["--worktree"] if is_limited(places) else []
     arguments += ["--hooks", ",".join(hooks)] if hooks and hooks != HOOKS else []

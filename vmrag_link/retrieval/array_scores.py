@@ -170,54 +170,58 @@ class ArrayScores(WordScores):
         documents: Corpus,
         document_weight: float,
     ) -> None:
+        # The base class would add up the words one by one.
         super().__init__((), lengths, chunks=chunks, documents=documents, document_weight=document_weight)
         by_piece: dict[int, list[tuple[int, WordOccurrences]]] = {}
         for number, occurrences in enumerate(words):
             for occurrence in occurrences:
                 by_piece.setdefault(occurrence.piece, []).append((number, occurrence))
-        in_chunks = np.zeros(len(words), np.int64)
-        in_documents = np.zeros(len(words), np.int64)
+        chunk_totals = np.zeros(len(words), np.int64)  # the number of chunks with each word
+        document_totals = np.zeros(len(words), np.int64)
         counts: dict[int, _PieceCounts] = {}
-        for name, lists in by_piece.items():
-            piece = _PieceCounts(lengths[name], lists)
-            if len(piece.in_chunks.words):
-                counts[name] = piece
-                in_chunks += np.bincount(piece.in_chunks.words, minlength=len(words))
-                in_documents += np.bincount(piece.in_documents.words, minlength=len(words))
-        of_chunks = [chunks.compute_factors(count) for count in in_chunks.tolist()]
-        of_documents = [documents.compute_factors(count) for count in in_documents.tolist()]
+        for piece, lists in by_piece.items():
+            piece_counts = _PieceCounts(lengths[piece], lists)
+            if len(piece_counts.in_chunks.words):
+                counts[piece] = piece_counts
+                chunk_totals += np.bincount(piece_counts.in_chunks.words, minlength=len(words))
+                document_totals += np.bincount(piece_counts.in_documents.words, minlength=len(words))
+        of_chunks = [chunks.compute_factors(count) for count in chunk_totals.tolist()]
+        of_documents = [documents.compute_factors(count) for count in document_totals.tolist()]
         for in_chunk, in_document in zip(of_chunks, of_documents, strict=True):
             self._max_score += in_chunk.gain
             self._max_score += document_weight * in_document.gain
         self._pieces = {
-            name: piece.compute_scores(of_chunks, of_documents, document_weight) for name, piece in counts.items()
+            piece: piece_counts.compute_scores(of_chunks, of_documents, document_weight)
+            for piece, piece_counts in counts.items()
         }
 
     def score_row(self, row: int) -> int:
-        piece = self._pieces.get(row >> SLOT_BITS)
-        if piece is None:
+        piece_scores = self._pieces.get(row >> SLOT_BITS)
+        if piece_scores is None:
             return 0
         slots = np.array([row & LAST_SLOT])
-        document_scores = piece.documents.scores_at(_find_first_slots(piece.lengths, slots))
-        [score] = piece.chunks.scores_at(slots) + self._document_weight * document_scores
+        document_scores = piece_scores.documents.scores_at(_find_first_slots(piece_scores.lengths, slots))
+        [score] = piece_scores.chunks.scores_at(slots) + self._document_weight * document_scores
         return round(float(score) * BILLION)
 
     @property
     def rows(self) -> Collection[int]:
         return [
-            (name << SLOT_BITS) | slot for name, piece in self._pieces.items() for slot in piece.chunks.slots.tolist()
+            (piece << SLOT_BITS) | slot
+            for piece, piece_scores in self._pieces.items()
+            for slot in piece_scores.chunks.slots.tolist()
         ]
 
     def select_best(self, depth: int, among: Sequence[int] | None = None) -> dict[int, int]:
         rows = [np.empty(0, np.int64)]
         totals = [np.empty(0)]
         allowed = None if among is None else np.array(among, dtype=np.int64)
-        for name, piece in self._pieces.items():
-            slots, scores = piece.totals
+        for piece, piece_scores in self._pieces.items():
+            slots, scores = piece_scores.totals
             if allowed is not None:
-                is_allowed = np.isin(slots, allowed[allowed >> SLOT_BITS == name] & LAST_SLOT)
+                is_allowed = np.isin(slots, allowed[allowed >> SLOT_BITS == piece] & LAST_SLOT)
                 slots, scores = slots[is_allowed], scores[is_allowed]
-            rows.append(slots | (name << SLOT_BITS))
+            rows.append(slots | (piece << SLOT_BITS))
             totals.append(scores)
         all_rows = np.concatenate(rows)
         all_scores = np.concatenate(totals)

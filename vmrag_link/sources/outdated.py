@@ -31,10 +31,12 @@ _ANSWER_SECONDS = 2.0
 """Time limit of the git process for one answer."""
 
 _REPORT_SECONDS = 60.0
-"""Time limit of all git processes for a pull request."""
+"""Time limit of each step for a pull request: to read its diff, and to follow lines of notes."""
 
 _MAX_CITED_FILES = 200
-"""Maximum number of cited files that one git process compares."""
+"""Maximum number of cited files that are compared for one answer, and for each note of a pull
+request.
+"""
 
 _NOTES_PER_PROCESS = 50
 _MAX_FILE_BYTES = 2_000_000

@@ -230,8 +230,9 @@ def _find_by_beginning(uncertain: Mapping[str, Sequence[str]], beginnings: Begin
 def _cover_files(files: Collection[str], candidates: Iterable[str], name: Callable[[str], str]) -> Counter[str]:
     """Return patterns that match these files and no other candidates.
 
-    `name` returns the preferred pattern for a file. It is used if it matches several files. The
-    second choice is the ending in the same folder, and the last one is the path of the file.
+    `name` returns the preferred pattern for a file. It is used if it matches several files, and an
+    ending even for one. The second choice is the ending in the same folder, and the last one is the
+    path of the file.
     """
     if not files:
         return Counter()

@@ -91,7 +91,8 @@ def plan_rules(places: Places, clients: Iterable[str] | None) -> list[RulesChang
         file = SettingsFile(places.top / label, label, places.top)
         with _report_refusals(label):
             before = _read_text(file)
-            if label == AGENTS or before is None or not _IMPORT.search(_QUOTED.sub(b"", before)):
+            imports_agents = before is not None and _IMPORT.search(_QUOTED.sub(b"", before))
+            if label == AGENTS or not imports_agents:  # a file that imports `AGENTS.md` has the section from there
                 changes[label] = RulesChange(file, before, with_section(before))
     return list(changes.values())
 
@@ -175,7 +176,10 @@ def _list_instead(top: Path, clients: Iterable[str] | None) -> Iterator[str]:
     for name in CLIENTS if clients is None else clients:
         labels = CLIENTS[name].rules
         existing = tuple(label for label in labels if os.path.lexists(top / label))
-        yield from existing[:1] or (labels[:1] if clients is not None else ())
+        if existing:
+            yield existing[0]
+        elif labels and clients is not None:  # the user named the client, so the file is created
+            yield labels[0]
 
 
 def _follow_link(top: Path, label: str) -> str:

@@ -2,8 +2,15 @@
 
 A merge with conflicts stays open: its `MergeState` is a file in the git directory, until
 `continue_merge` or `abort_merge` ends it. After a kill, each function here continues with the same
-result. *Stashed* documents are the commit of a branch `vmrag/wip/…`. The `Target` is the revision
-that HEAD pins, with HEAD's KB branch.
+result. The `Target` is the revision that HEAD pins, with HEAD's KB branch.
+
+*Aside* are stashed documents: the commit of a branch `vmrag/wip/…`. What `_advance_merge` does
+when all conflicts are decided depends on two fields of the state:
+
+    commit  written
+    yes     no       commit and pin the result
+    no      no       write the result as uncommitted documents, and set `written`
+    any     yes      commit these documents, which the user may have edited, and pin them
 """
 
 from __future__ import annotations

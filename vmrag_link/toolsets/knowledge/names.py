@@ -44,7 +44,8 @@ def id_of_log(ws: Workspace, name: str) -> str:
     at = ws.locate_documents()
     match = _ISSUE.fullmatch(name)
     ids = _match_ids(ws, at, ISSUES, name)
-    if match is None or (ids and not match["project"]):
+    is_begin_of_id = bool(ids) and match is not None and not match["project"]  # such as `12` of `12ab-…`
+    if match is None or is_begin_of_id:
         return _require_one(name, ISSUES, ids)
     project = match["project"] or _require_only_project(ws, name)
     number = int(match["number"])
@@ -79,11 +80,11 @@ def id_of_doc(ws: Workspace, name: str) -> str:
 
 def _require_one(name: str, kind: str, ids: list[str]) -> str:
     what = TABLE_WORDS[TABLE_OF_KIND[kind]]
-    command = "vmrag issue list" if kind == ISSUES else "vmrag doc list"
+    hint = f"run 'vmrag {'issue' if kind == ISSUES else 'doc'} list' to list the ids"
     if not ids:
-        raise DocumentMissing(f"no such {what}: {name!r}.", hint=command, table=TABLE_OF_KIND[kind])
+        raise DocumentMissing(f"no such {what}: {name!r}.", hint=hint, table=TABLE_OF_KIND[kind])
     if len(ids) > 1:
-        raise UsageInvalid(f"{plural(len(ids), 'id')} begin with {name!r}.", hint=f"run '{command}' to list the ids")
+        raise UsageInvalid(f"{plural(len(ids), 'id')} begin with {name!r}.", hint=hint)
     return ids[0]
 
 

@@ -71,7 +71,9 @@ def can_files_answer(ws: Workspace, error: VmragError) -> bool:
 
     They can, if this repository never had a knowledge base or pin, and has sources.
     """
-    missing = isinstance(error, NotInitialized | PinMissing) and not isinstance(error, KnowledgeElsewhere)
+    never_stored = isinstance(error, NotInitialized | PinMissing)
+    # `KnowledgeElsewhere` is a `NotInitialized`: there are documents, but not in this clone.
+    missing = never_stored and not isinstance(error, KnowledgeElsewhere)
     return missing and bool(ws.sources.configured)
 
 
