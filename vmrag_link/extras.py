@@ -58,9 +58,9 @@ def read_version(distribution: str) -> str:
     """Return the version of the distribution whose module Python would import. Empty if it is not
     installed, or has no metadata.
 
-    It is read from the name of the folder with the metadata, because the module of Python that
-    reads metadata takes 20 to 40 ms to import. That module decides if this folder is missing, or if
-    there are several.
+    It is read from the name of the metadata folder next to the module, because the module of Python
+    that reads metadata takes 20 to 40 ms to import. That module decides if there is not exactly one
+    such folder.
     """
     module = distribution.replace("-", "_")
     spec = find_spec(module)

@@ -113,6 +113,13 @@ def test_links_and_pipes_below_the_folder_are_left_alone(project, tmp_path, forc
     assert (folder / "setup.md").is_file()
 
 
+def test_folder_in_place_of_a_document_leaves_out_only_this_one(project):
+    (project.top / "out/handbook/faq.md").mkdir(parents=True)
+    report = project.ask("export", "out", code=1)
+    assert [document["doc_id"] for document in report["left_out"]] == ["faq.md"]
+    assert (project.top / "out/handbook/setup.md").is_file()
+
+
 def test_exported_collection_is_never_a_hidden_folder(project):
     store(project, "tasks.json", collection=".vscode")
     report = project.ask("export", ".", code=1)

@@ -169,6 +169,17 @@ def test_open_with_follow_looks_at_each_call(project):
         assert following.position.dirty
 
 
+def test_first_document_after_a_switch_is_that_of_the_new_commit(project):
+    project.write("docs/place.md", "# Here\n")
+    project.git("add", "docs/place.md")
+    project.git("commit", "-q", "-m", "place")
+    with vmrag.open(project.top, follow=True) as following:
+        assert following.get("docs/place.md").text == "# Here\n"
+        project.write("docs/place.md", "# Elsewhere\n")
+        project.git("commit", "-q", "-am", "elsewhere")
+        assert following.get("docs/place.md").text == "# Elsewhere\n"
+
+
 def test_search_finds_uncommitted_documents_and_lets_others_write(project):
     project.put("draft.md", "A draft about lanterns.")
     with vmrag.open(project.top) as kb:

@@ -45,7 +45,7 @@ def building(kb: Knowledge) -> list[str]:
 
 def provide(kb: Knowledge, revision: str) -> str:
     """Return how the view of a revision was provided, in turn with other processes."""
-    with kb.views.hold_turn(revision):
+    with kb.views.hold_turn(revision, timeout=60):
         return kb.index(revision).how
 
 
@@ -121,9 +121,12 @@ def test_killed_builder_is_swept_and_one_at_work_is_left_alone(kb, revision):
     assert kb.views.find_problem(revision) == ""
 
 
-def test_process_that_waits_for_its_turn_finds_the_view_finished(kb):
+def test_process_that_waits_for_its_turn_finds_the_view_finished(kb, monkeypatch):
+    monkeypatch.setattr(views, "TURN_SECONDS", 60)
     revision = kb.commit(doc("a", "a text"), collections=[collection()])
-    builder = child(shelf(kb) + f"with shelf.hold_turn({revision!r}):\n    print('mine', flush=True); sys.stdin.read()")
+    builder = child(
+        shelf(kb) + f"with shelf.hold_turn({revision!r}, timeout=0):\n    print('mine', flush=True); sys.stdin.read()"
+    )
     assert said(builder) == "mine"
     waiting = threading.Thread(target=lambda: ways.append(provide(kb, revision)))
     ways: list[str] = []
@@ -142,7 +145,9 @@ def test_process_that_waits_for_its_turn_finds_the_view_finished(kb):
 def test_view_is_built_if_the_process_before_does_not_finish_it(kb, monkeypatch, builder):
     monkeypatch.setattr(views, "TURN_SECONDS", 60 if builder == "killed" else 0.1)
     revision = kb.commit(doc("a", "a text"), collections=[collection()])
-    process = child(shelf(kb) + f"with shelf.hold_turn({revision!r}):\n    print('mine', flush=True); sys.stdin.read()")
+    process = child(
+        shelf(kb) + f"with shelf.hold_turn({revision!r}, timeout=0):\n    print('mine', flush=True); sys.stdin.read()"
+    )
     assert said(process) == "mine"
     process.send_signal(signal.SIGKILL if builder == "killed" else signal.SIGSTOP)
     assert provide(kb, revision) == "fresh"

@@ -176,8 +176,9 @@ class KnowledgeBase:
         """
         from vmrag_link.api import reading
 
+        session = self._here()  # first, because it follows what has moved
         ref = self._ref(at, held=False)
-        return reading.get(self._here().ws, f"{ref}:{name}" if ref is not None else name, name)
+        return reading.get(session.ws, f"{ref}:{name}" if ref is not None else name, name)
 
     @_in_turn
     def grep(

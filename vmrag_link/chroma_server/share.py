@@ -185,19 +185,21 @@ class LeaseLost(Exception):
 class Lease:
     """The right to build a collection, for a limited time. `take_lease` creates it."""
 
-    def __init__(self, client: ChromaClient, collection: RemoteCollection, holder: str) -> None:
+    def __init__(self, client: ChromaClient, collection: RemoteCollection, holder: str, started: float) -> None:
+        """`started`: the monotonic time before the request that took the lease."""
         self._client = client
         self._holder = holder
-        self._renewed = time.monotonic()
+        self._renewed = started
         self.collection = collection
 
     def renew(self) -> None:
         """Extend the lease if it is time to. Raises `LeaseLost`."""
         if time.monotonic() - self._renewed < LEASE_SECONDS / 4:
             return
+        started = time.monotonic()  # before the request, which can take long
         if not self._client.update_collection(self.collection, metadata=_build_metadata(self._holder)):
             raise LeaseLost
-        self._renewed = time.monotonic()
+        self._renewed = started
 
 
 def take_lease(client: ChromaClient, name: str) -> Lease | None:
@@ -208,15 +210,16 @@ def take_lease(client: ChromaClient, name: str) -> Lease | None:
     building_name = name + contents.BUILDING
     holder = os.urandom(8).hex()
     for _ in range(_ATTEMPTS):
+        started = time.monotonic()
         collection = client.create_collection(building_name, _build_metadata(holder))
         if collection:
-            return Lease(client, collection, holder)
+            return Lease(client, collection, holder, started)
         existing = client.find_collection(building_name)
         if existing is None:
             continue  # its holder has just finished or removed it
         metadata = existing.metadata or {}
         if metadata.get(_HOLDER) == holder:  # the answer to our first attempt was lost
-            return Lease(client, existing, holder)
+            return Lease(client, existing, holder, started)
         if is_lease_current(metadata):
             return None
         remove_collection(client, existing)

@@ -247,7 +247,14 @@ def _read_stamp(spec: ModuleSpec | None) -> tuple[int, int] | None:
 def _read_version(distribution: str) -> str:
     from vmrag_link import extras  # the child process does not need it
 
-    return extras.read_version(distribution)
+    if version := extras.read_version(distribution):
+        return version
+    from importlib import metadata
+
+    try:
+        return metadata.version(distribution)  # its metadata can be in another folder than its module
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 DEFAULT_SIZE = 1500

@@ -106,9 +106,10 @@ class Folder:
         if descriptor is None:
             yield None
             return
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # before `fdopen`, which refuses a folder
+            os.close(descriptor)
+            raise PathBlocked("/".join(parts))
         with os.fdopen(descriptor, "rb") as opened:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise PathBlocked("/".join(parts))
             yield opened
 
     def replace_file(self, parts: Sequence[str], content: bytes, temporary: Path) -> None:

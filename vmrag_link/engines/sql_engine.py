@@ -315,13 +315,13 @@ class SqlEngine(Engine, ABC, Generic[S, P]):
                 result = session.commit(place, message, author, date, "--allow-empty")
             session.remember_tables_of(result, first)
             actual_parents = session.read_parents(result)
-        if actual_parents != tuple(parents):
-            raise EngineFailed(
-                f"the engine cannot create a revision with the parents {' and '.join(parent[:12] for parent in parents)}:"
-                f" {result[:12]} has {' and '.join(parent[:12] for parent in actual_parents) or 'none'}.",
-                hint="run 'vmrag doctor' to find the problem",
-                revision=result,
-            )
+            if actual_parents != tuple(parents):
+                raise EngineFailed(
+                    f"the engine cannot create a revision with the parents {' and '.join(parent[:12] for parent in parents)}:"
+                    f" {result[:12]} has {' and '.join(parent[:12] for parent in actual_parents) or 'none'}.",
+                    hint="run 'vmrag doctor' to find the problem",
+                    revision=result,
+                )
         return result
 
     def _plan_undo(self, revision: str, joined: Sequence[str]) -> dict[str, Write]:

@@ -203,11 +203,16 @@ def read_pushed_pins(places: Places, tips: Iterable[str], before: Iterable[str])
     incoming = _read_touching(places, [*distinct_tips, *(f"^{commit}" for commit in before)])
     pins = _read_pins(places, new | incoming, distinct_tips)
     return PushedPins(
-        new=_group_by_content({commit: pin for commit, pin in pins.introduced.items() if commit in new}),
-        incoming=_group_by_content({commit: pin for commit, pin in pins.introduced.items() if commit in incoming}),
+        new=_group_by_content(_select_pins(pins.introduced, new)),
+        incoming=_group_by_content(_select_pins(pins.introduced, incoming)),
         by_tip=pins.by_tip,
         by_commit={commit: pins.introduced.get(commit) for commit in (*new, *incoming)},
     )
+
+
+def _select_pins(pins: Mapping[str, bytes], commits: Iterable[str]) -> dict[str, bytes]:
+    """Return the pins of these commits, in the order of the commits."""
+    return {commit: pins[commit] for commit in commits if commit in pins}
 
 
 def list_pins_after(places: Places, commit: str) -> dict[str, bytes]:

@@ -50,8 +50,8 @@ def withdraw_pin(places: Places) -> Literal["kept", "restored", "removed"]:
         check_git(places, "rm", "--cached", "--force", "--quiet", "--ignore-unmatch", "--", PIN_NAME)
         places.pin.unlink(missing_ok=True)
         return "removed"
-    present = places.pin.read_bytes() if places.pin.is_file() else None
-    if finished.stdout == read_staged_pin(places) == present:
+    is_staged = finished.stdout == read_staged_pin(places)
+    if is_staged and places.pin.is_file() and places.pin.read_bytes() == finished.stdout:
         return "kept"
     check_git(places, "checkout", "--quiet", "HEAD", "--", PIN_NAME)
     return "restored"

@@ -206,5 +206,5 @@ def _find_git_folder(places: Places, path: str, usual: Path, *, is_checked_out: 
     if not (is_usual and objects == folder / "objects" and objects.is_dir()):
         return None
     index = folder / "index"
-    # A pipe in place of the index would wait for a writer.
-    return folder if not is_checked_out or (index.is_file() and not index.is_symlink()) else None
+    # A pipe in place of the index would wait for a writer. A link is refused before it is followed.
+    return folder if not is_checked_out or (not index.is_symlink() and index.is_file()) else None

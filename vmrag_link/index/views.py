@@ -28,8 +28,10 @@ MOST_SPARE = 100
 """Maximum number of views that no work tree uses. Each of them is checked after each sync."""
 
 
-TURN_SECONDS = 10.0
-"""How long a process waits for another one that builds the same view."""
+TURN_SECONDS = 1.0
+"""How long a process waits for another one that builds the same view. Views of a few new documents
+take less.
+"""
 
 OTHER_FORMAT_SECONDS = 14 * 86_400
 """How long views and segments of other formats are kept after their last use."""
@@ -155,20 +157,21 @@ class Views(Directories):
         return find_index_problem(self.view_path(revision), revision=revision)
 
     @contextlib.contextmanager
-    def hold_turn(self, revision: str) -> Iterator[None]:
+    def hold_turn(self, revision: str, *, timeout: float) -> Iterator[None]:
         """Let one process at a time build the view of a revision. The others find it finished.
 
-        If the other process takes longer than `TURN_SECONDS`, or the lock file cannot be written,
-        the block builds the view at the same time. If there is a usable view, nothing is locked.
+        If the other process takes longer than `timeout` or `TURN_SECONDS`, or the lock file cannot
+        be written, the block builds the view at the same time. If there is a usable view, nothing
+        is locked. Other locks may be held, because each wait is short.
         """
         with contextlib.ExitStack() as held:
             if self.find_problem(revision):
                 turn = lock_path(self.root / f"{BUILDING_PREFIX}{revision}")
                 with contextlib.suppress(Busy, FileFailed):
                     held.enter_context(
-                        locks.hold_exclusive(turn, purpose="build a view of the index", timeout=TURN_SECONDS)
+                        locks.hold_exclusive(turn, purpose=f"build a {self._kind}", timeout=min(timeout, TURN_SECONDS))
                     )
-                    held.callback(turn.unlink, missing_ok=True)
+                    held.callback(_remove_lock, turn)
             yield
 
     def list_views(self) -> list[RevisionView]:
@@ -278,6 +281,12 @@ class MemoryViews(Views):
         return [*(RevisionView(path, path.name.removesuffix(f"-{SUFFIX}")) for path in kept), *super().list_views()]
 
     @contextlib.contextmanager
+    def hold_turn(self, revision: str, *, timeout: float) -> Iterator[None]:
+        """Do not wait, because no other process sees these views."""
+        del revision, timeout
+        yield
+
+    @contextlib.contextmanager
     def temporary_folder(self) -> Iterator[Path]:
         """Yield a new folder in memory."""
         with temporary_memory_folder(self.root) as folder:
@@ -298,6 +307,11 @@ class MemoryViews(Views):
         for path in storage.list_memory_folders(self.root):
             if path != target:
                 storage.remove_memory_folder(path)
+
+
+def _remove_lock(path: Path) -> None:
+    with contextlib.suppress(OSError):  # the folder cannot be written any longer
+        path.unlink()
 
 
 @contextlib.contextmanager

@@ -99,9 +99,10 @@ def _show_named(ws: Workspace, name: str) -> ShowReport | ShownRevision:
         place, rest = document_names.split_ref(ws, name)
     except GitReferenceMissing as error:
         try:
-            return _show_revision(ws, revparse.resolve_rev(ws, name))  # a git expression may have a colon
+            revision = revparse.resolve_rev(ws, name)  # a git expression may have a colon
         except GitReferenceMissing:
             raise error from None
+        return _show_revision(ws, revision)
     if rest == name and not document_names.find_candidates(ws.engine, place.at, name):
         with contextlib.suppress(GitReferenceMissing):
             return _show_revision(ws, revparse.resolve_rev(ws, name))

@@ -2,7 +2,7 @@
 machine.
 
 Only settings that could harm the user need trust, for example a remote or a hook's behaviour. The
-module `vmrag_link.trust` stores the agreements.
+module `vmrag_link.agreements` stores them.
 """
 
 from __future__ import annotations

@@ -131,10 +131,11 @@ def read_unchanged_token(
     the index. Raises the errors of `list_in_work_tree`.
     """
     seen = listings.read_seen(cache)
-    snapshot = _read_snapshot(places, cache, _build_request(sources, max_bytes, untracked=untracked))
-    copy_stamp = read_file_stamp(snapshot.index_copy)
-    if seen is None or seen.snapshot != snapshot.digest:
+    request = _build_request(sources, max_bytes, untracked=untracked)
+    snapshot = _read_snapshot(places, cache, request) if seen else None
+    if seen is None or snapshot is None or seen.snapshot != snapshot.digest:
         return None
+    copy_stamp = read_file_stamp(snapshot.index_copy)
     now = index_copy.read_clock(cache.parent)
     statuses = index_copy.list_changed(places, snapshot.index_copy, attributes.list_relevant_names(sources))
     if statuses is None:

@@ -104,6 +104,7 @@ def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
 
     started = time.perf_counter()
     folder_modes.prepare_folders(context.places)
+    is_new = False
     for _ in range(ATTEMPTS):
         wait_for_git(context)
         trigger = read_trigger(context.places)
@@ -117,32 +118,43 @@ def reconcile(context: SyncContext, *, rebuild: bool = False) -> SyncReport:
             else build.provide_view(context, target.revision, bases=build.list_bases(context, target))
         )
         rebuild = False
-        if built.how == "reused" and Position.read(context.places).find_gap(context.views) is None:
-            return _build_report(target.revision, target, built, ChangeCounts(), started)  # another process was faster
+        is_new |= built.how != "reused"
         changes = _count_changes(context.engine, bound, target, built)
+        if not is_new and _is_followed(context, target, built):  # another process was faster
+            return _build_report(bound, target, built, changes, started)
         if not _take_lease(context, target):
             continue
         with context.views.lock_for_reading(built.path):  # other processes cannot evict it in this block
             result = None if context.views.find_problem(target.revision) else _switch_work_tree(context, target, built)
         if result is None:
             continue  # HEAD or the pin has moved, and the new view is kept as a spare, or the view was evicted
-        if built.how != "reused":
+        if is_new:
             remove_leftovers(context)
         attachment, notes = result
-        report = _build_report(bound.revision if bound else None, target, built, changes, started)
+        report = _build_report(bound, target, built, changes, started)
         return msgspec.structs.replace(report, attachment=attachment, notes=notes)
     raise _build_unstable_error("the index was brought up to date")
 
 
+def _is_followed(context: SyncContext, target: Target, built: Built) -> bool:
+    """Return whether the work tree is at the target and bound to this view, and its KB branch has
+    not moved since the target was read.
+    """
+    position = Position.read(context.places)
+    is_bound = position.binding == Binding(target.revision, built.path.name)
+    is_at_target = position.is_followed and position.trigger == target.trigger
+    return is_bound and is_at_target and not _branch_changed(context.engine, target)
+
+
 def _build_report(
-    before: str | None, target: Target, built: Built, changes: ChangeCounts, started: float
+    bound: Binding | None, target: Target, built: Built, changes: ChangeCounts, started: float
 ) -> SyncReport:
-    """Return the report of a sync from the revision `before` to the target. `started` is the time
-    of its start.
+    """Return the report of a sync from the index that was bound before to the target. `started` is
+    the time of its start.
     """
     return SyncReport(
         state="pinned",
-        from_=before,
+        from_=bound.revision if bound else None,
         to=target.revision,
         plan=changes,
         chunks=built.chunks,

@@ -31,7 +31,7 @@ def provide_view(context: SyncContext, revision: str, *, bases: Iterable[Base]) 
     problem = context.views.find_problem(revision)
     if problem and context.views.view_path(revision).is_dir():
         context.progress.note(f"rebuilding the damaged index of {revision[:7]}: {problem}")
-    with context.views.hold_turn(revision):
+    with context.views.hold_turn(revision, timeout=context.lock_timeout):
         return build_view(revision, engine=context.engine, existing=context.views, bases=bases, indexer=context.indexer)
 
 

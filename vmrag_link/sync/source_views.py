@@ -150,6 +150,8 @@ class SourceIndexer(NamedTuple):
     indexer: Callable[[], DocumentIndexer]
     """Create an indexer. Called only if something must be indexed."""
     progress: Progress
+    patience: float
+    """Seconds to wait for another process that builds the same view."""
 
     def provide_view(self, contents: SourceContents, *, durable: bool, max_files: int | None = None) -> SourceView:
         """Return a usable view of these files. If it is missing, it is derived from the nearest
@@ -171,7 +173,8 @@ class SourceIndexer(NamedTuple):
     def make_view(self, contents: SourceContents, *, durable: bool, max_files: int | None) -> SourceView:
         """Provide a view in one place. Raises if it cannot be written."""
         existing = self.views
-        with existing.hold_turn(contents.key), existing.segments.pause_collection(), contextlib.ExitStack() as held:
+        turn = existing.hold_turn(contents.key, timeout=self.patience)
+        with turn, existing.segments.pause_collection(), contextlib.ExitStack() as held:
             base = _find_nearest(existing, contents, held) if existing.find_problem(contents.key) else None
             remaining = 0
             if max_files is not None and existing.find_problem(contents.key):

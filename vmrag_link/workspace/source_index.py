@@ -356,7 +356,13 @@ class SourceIndex:
             places = self._sources.get_reading_places(config, commit)
             return documents.build_documents(by_name[collection], files, read_texts(places, files), budget)
 
-        return SourceIndexer(self.views, read_documents, self._create_document_indexer, self._ws.progress)
+        return SourceIndexer(
+            views=self.views,
+            read_files=read_documents,
+            indexer=self._create_document_indexer,
+            progress=self._ws.progress,
+            patience=self._ws.settings.lock_timeout,
+        )
 
     def _create_document_indexer(self) -> DocumentIndexer:
         from vmrag_link.sync.adding import DocumentIndexer

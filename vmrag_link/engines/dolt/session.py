@@ -3,7 +3,7 @@
 A checkout needs the branches of the knowledge base, and usually the pin has not moved. Starting
 `dolt` for this takes longer than all the rest. So the branches are cached in a file with the stamp
 at which they were read. The cache is valid until the stamp changes, and each write of any program
-changes it (`base_session.read_dolt_stamp`). A session writes the cache before it ends.
+changes it (`folder.read_dolt_stamp`). A session writes the cache before it ends.
 """
 
 from __future__ import annotations

@@ -84,8 +84,9 @@ def _check_copies(ws: Workspace) -> Iterator[Finding]:
         return
     for branch in ws.engine.list_branches():
         copy = ws.sync_context.working_copy(branch.name, branch.head)
-        is_written = locks.is_held(copy.path.with_name(f"{copy.path.name}.lock"))
-        if not branch.dirty or not copy.path.exists() or is_written:
+        if not branch.dirty or not copy.path.exists():
+            continue
+        if locks.is_held(copy.path.with_name(f"{copy.path.name}.lock")):  # it is being written
             continue
         with copy.lock_for_reading():  # an outdated one is updated when it is used
             problem = copy.find_damage() or view.find_mismatch(copy.path)

@@ -226,8 +226,9 @@ def _count_differing_files(opened: OpenSources, tree: SourceTree, holdings: Hold
 
 
 def _find_damage(folder: Path) -> str:
-    word_problems = filter(None, map(find_word_problem, _list_segments(folder)))
-    problem = views.find_mismatch(folder) or next(word_problems, "")
+    problem = views.find_mismatch(folder)
+    if not problem:  # otherwise the list of segments cannot be trusted
+        problem = next(filter(None, map(find_word_problem, _list_segments(folder))), "")
     return f"{problem}." if problem else ""
 
 

@@ -208,8 +208,9 @@ def _classify_branches(ws: Workspace) -> _Branches:
 
     On a shared server, a branch without an entry here belongs to another repository.
     """
+    mappings = own_keys.list_kb_mappings(ws.places)  # first, so that a branch renamed meanwhile stays
     active = kb_branches.list_active_mappings(ws)
-    stale = [mapping for mapping in own_keys.list_kb_mappings(ws.places) if mapping not in active]
+    stale = [mapping for mapping in mappings if mapping not in active]
     stale_names = {mapping.kb_branch for mapping in stale}
     in_use = {mapping.kb_branch for mapping in active} | set(_list_journaled(ws))
     target = ws.resolve_target()

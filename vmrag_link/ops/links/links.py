@@ -172,6 +172,6 @@ def _read_rows(ws: Workspace) -> list[Link]:
             raise
     else:
         return ws.engine.list_links()
-    rows = {row.git_commit: row for row in ws.engine.list_links()}
-    rows |= {row.git_commit: row for row in link_queue.read_queued_rows(ws)}
+    queued = link_queue.read_queued_rows(ws)  # first, because another process can move them to the table meanwhile
+    rows = {row.git_commit: row for row in (*ws.engine.list_links(), *queued)}
     return [rows[commit] for commit in sorted(rows)]

@@ -4,8 +4,8 @@ A merge with conflicts stays open: its `MergeState` is a file in the git directo
 `continue_merge` or `abort_merge` ends it. After a kill, each function here continues with the same
 result. The `Target` is the revision that HEAD pins, with HEAD's KB branch.
 
-*Aside* are stashed documents: the commit of a branch `vmrag/wip/…`. What `_advance_merge` does
-when all conflicts are decided depends on two fields of the state:
+*Aside* are stashed documents: the commit of a branch `vmrag/wip/…`. When all conflicts are decided,
+two fields of the state decide what `_advance_merge` does:
 
     commit  written
     yes     no       commit and pin the result

@@ -1,7 +1,7 @@
 """Replace the files of a knowledge base by those of another engine, and back.
 
 Both are in one folder for a moment. The database file decides which one is used
-(`engines.base.detect_engine`), so it is moved in last and moved out first. After a kill, the next
+(`engines.folder.detect_engine`), so it is moved in last and moved out first. After a kill, the next
 migration reverts an exchange that had not moved this file, and finishes one that had.
 """
 

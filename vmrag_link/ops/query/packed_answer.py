@@ -132,7 +132,7 @@ class HitPacker:
         self._names = names_of_hits(searcher, hits)
         self._documents: list[tuple[Collection, Document]] = []
         try:
-            self._documents += read_documents(ws, searcher, view, hits)
+            self._documents = list(read_documents(ws, searcher, view, hits))
         except EngineError as error:  # the index answers without the knowledge base
             ws.progress.note(f"cannot find the places of the results: {error.message}")
         files = committed_files(ws, view, self._documents) if committed else {}

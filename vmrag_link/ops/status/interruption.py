@@ -46,9 +46,9 @@ def _has_unfinished_commit(ws: Workspace) -> bool:
 
 
 def _is_index_behind(ws: Workspace) -> bool:
-    bound = ws.position.binding
-    followed = ws.position.followed
-    if followed and (bound is None or bound.revision != followed):
+    position = ws.position
+    bound = position.binding
+    if position.followed and (bound is None or bound.revision != position.followed):
         return True
     marks = (*ws.places.working_copies.glob("*.writing"), *ws.places.working_copies.glob("*.behind"))
     return bool(marks)

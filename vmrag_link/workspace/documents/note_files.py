@@ -352,12 +352,13 @@ class NoteFolder:
     def _claimed_ids(self) -> dict[str, str]:
         """Return the ids in front matter, by path. One git process finds the files."""
         if self._claims is None:
-            self._claims = {}
+            claims = {}
             large = self._list_large_files(self._ws.config.sources_max_bytes)
             for path in note_index.list_files_with_id(self._ws.places, self.source.folder, without=large):
                 data = self.read_file(path) if rules.is_named(self.source, path) else None
                 if data:
-                    self._claims[path] = notes.read_claimed_id(_decode_text(data))
+                    claims[path] = notes.read_claimed_id(_decode_text(data))
+            self._claims = claims
         return self._claims
 
     def _list_large_files(self, size: int) -> list[str]:

@@ -72,7 +72,6 @@ def _pin_unpinned_head(ws: Workspace) -> None:
 
 def _finish_replays(ws: Workspace) -> None:
     """Finish the replays of HEAD's code branch, and of code branches that were removed."""
-    owners = own_keys.read_kb_owners(ws.places)
     code_branch = ws.read_trigger().branch
     for path, entry in ws.journal.list_entries():
         if not isinstance(entry, ReplayEntry):
@@ -80,7 +79,7 @@ def _finish_replays(ws: Workspace) -> None:
         if problem := find_flaw(ws, entry):
             _stash_entry(ws, path, problem)
             continue
-        if owners.get(entry.kb_branch, code_branch) != code_branch:
+        if own_keys.read_kb_owners(ws.places).get(entry.kb_branch, code_branch) != code_branch:
             continue  # the next command on its code branch finishes it
         from vmrag_link.merging import replay
 

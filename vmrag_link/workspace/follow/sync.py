@@ -142,7 +142,8 @@ def wait_for_store(ws: Workspace, *, lend: bool = False) -> Path:
         with ws.reader.open_index(revision):
             pass  # an index that does not verify was rebuilt
     chroma = ws.chroma.local
-    store = chroma.get_store(revision, chroma.committed.view if chroma.committed else "")
+    files = chroma.committed
+    store = chroma.get_store(revision, files.view if files else "")
     if not store.views:
         raise _explain_empty_store(ws)
     return chroma_builder.provide_store(chroma, store, vectors=ws.read_vectors, progress=ws.progress, lend=lend)

@@ -71,7 +71,7 @@ def _list_remote_heads(ws: Workspace) -> set[str]:
     """Return the heads of all remotes that are known to be true.
 
     During a push to git, the engine has the new heads before the remote has them. If the push was
-    killed, the record of the remote is missing (`copies.has_note`), so its heads are left out.
+    killed, the record of the remote is missing (`copies.has_record`), so its heads are left out.
     """
     heads = ws.engine.all_remote_heads()
     for folder in ws.places.remotes.glob("git-*"):
