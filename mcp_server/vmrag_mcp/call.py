@@ -209,12 +209,12 @@ class Call:
         if self._origin is None or not (self._origin.kb.versioned and self._origin.kb.in_sync):
             return ()
         files = self._origin.kb.sources
-        commit = files.commit if files else self._origin.kb.git_head
-        if (commit or "") != (plumbing.read_head(self.ws.places).commit or ""):
-            return ()  # a copy at another ref is as old as its file
         stored_keys = [key for key in self._shown if files is None or key[0] not in files.collections]
         if not stored_keys:
             return ()
+        commit = files.commit if files else self._origin.kb.git_head
+        if (commit or "") != (plumbing.read_head(self.ws.places).commit or ""):
+            return ()  # a copy at another ref is as old as its file
         from vmrag_link.workspace.documents import copies
 
         stored_copies = copies.find_copies_by_name(self.ws, self._origin.at, stored_keys)

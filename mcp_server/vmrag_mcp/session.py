@@ -182,7 +182,6 @@ class Session:
 
     def _require_documents(self, ws: Workspace, progress: CallProgress, *, reads_files: bool, reads_git: bool) -> None:
         """Fetch a missing knowledge base, or require that files or git can answer (`open_call`)."""
-        files_answer = reads_files and ws.sources.configured
         if not ws.is_initialized:
             from vmrag_link.workspace.follow import lazy_fetch
 
@@ -190,10 +189,10 @@ class Session:
                 if lazy_fetch.fetch_pinned(ws):
                     self._kb_fetched.set()
             except VmragError as error:
-                if not reads_git and not (files_answer and isinstance(error, NotInitialized)):
+                if not reads_git and not (reads_files and ws.sources.configured and isinstance(error, NotInitialized)):
                     raise
                 progress.notes.clear()  # the answer reports what is missing
-        if not ws.is_initialized and (reads_git or files_answer):
+        if not ws.is_initialized and (reads_git or (reads_files and ws.sources.configured)):
             return
         if reads_files and not reads_git and ws.stores_nothing:
             raise NotInitialized(

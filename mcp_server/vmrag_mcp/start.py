@@ -12,7 +12,7 @@ import gc
 import importlib.util
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from vmrag_link import env, extras, toolset
 from vmrag_link.errors import GitRepositoryMissing, McpExtraMissing, UsageInvalid
@@ -24,9 +24,6 @@ from vmrag_mcp.process import Wire, exit_now, exit_on_signals, exit_with_parent,
 from vmrag_mcp.repository import find_repository, load_settings
 from vmrag_mcp.transport.address import ListenAddress, parse_address, parse_origin, require_safe
 from vmrag_mcp.transport.early import EarlyStream, StaticAnswers
-
-if TYPE_CHECKING:
-    pass
 
 _CRASH_EXIT_CODE = 3
 _MAX_CRASH_SECONDS = 1.0
