@@ -33,7 +33,7 @@ _MAX_ANSWER_BYTES = 8_000_000
 
 _REDIRECTED = 302
 _NOT_FOUND = 404
-_WRITE_HINT = "permissions: pull-requests: write"
+_WRITE_PERMISSIONS = "permissions: pull-requests: write"
 _READ_HINT = "set 'permissions: actions: read' for the job"
 _Id = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
@@ -217,7 +217,7 @@ class CommentApi(NamedTuple):
         }
 
     def _convert_failure(
-        self, error: NoAnswer, message: str = "The comment was not written", permission_hint: str = _WRITE_HINT
+        self, error: NoAnswer, message: str = "The comment was not written", permission_hint: str = _WRITE_PERMISSIONS
     ) -> VmragError:
         return self.github.convert_failure(error, message, permission_hint)
 
