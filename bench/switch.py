@@ -33,7 +33,7 @@ GROWTH = 2.0
 MEMORY = 1.5
 BACK = 1.5
 START = 2.0
-IMPORT = ["import", "docs", "--collection", "handbook"]
+IMPORT = ["import", "docs", "--collection", "handbook", "--copy"]
 
 
 def run(folder: Path, sizes: list[int], rounds: int, env: dict[str, str]) -> list[Figure]:
