@@ -217,7 +217,7 @@ def test_vouchers_are_pushed_and_a_colleague_downloads_paid_vectors(world, datab
 
 def test_two_people_vouch_and_both_vouchers_arrive(world, database, services, monkeypatch):
     """The second one's push finds the first one's there."""
-    from vmrag_link.sync import shared_vectors
+    from vmrag_link.sync import vouchers
 
     ada = world.ada
     bo = world.join("bo")
@@ -225,7 +225,7 @@ def test_two_people_vouch_and_both_vouchers_arrive(world, database, services, mo
         database.use(user)
         user.vmrag("sync")
         with user._here(), opened(user) as ws:
-            shared_vectors.vouch_digests(ws.engine, {contents: content_hash(contents)}, timeout=5)
+            vouchers.vouch_digests(ws.engine, {contents: content_hash(contents)}, timeout=5)
         user.write_document(f"{contents[0]}.md", f"By {contents[0]}.")
         if user is bo:
             bo.git("pull", "-q", "--rebase", check=False)
@@ -234,9 +234,9 @@ def test_two_people_vouch_and_both_vouchers_arrive(world, database, services, mo
     cy = world.join("cy")
     cy.vmrag("sync")
     with cy._here(), opened(cy) as ws:
-        assert shared_vectors.read_digests(ws.engine, "a" * 32) == {content_hash("a" * 32)}
-        assert shared_vectors.read_digests(ws.engine, "b" * 32) == {content_hash("b" * 32)}
-        assert shared_vectors.read_digests(ws.engine, "c" * 32) == set()
+        assert vouchers.read_digests(ws.engine, "a" * 32) == {content_hash("a" * 32)}
+        assert vouchers.read_digests(ws.engine, "b" * 32) == {content_hash("b" * 32)}
+        assert vouchers.read_digests(ws.engine, "c" * 32) == set()
 
 
 # -- contacted servers

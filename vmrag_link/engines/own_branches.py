@@ -20,7 +20,7 @@ LINKS_BRANCH = "vmrag_links"
 MIGRATED_BRANCH = "vmrag_migrated"
 """The branch that maps the revisions of a previous engine to ours (`engines.migrated`)."""
 VECTORS_BRANCH = "vmrag_vectors"
-"""The branch with the vectors that a Chroma server serves (`sync.shared_vectors`).
+"""The branch with the vectors that a Chroma server serves (`sync.vouchers`).
 
 It is pushed, and never pinned.
 """

@@ -318,9 +318,9 @@ def _publish_digests(ws: Workspace, address: Address, peer: Transport) -> None:
         return
     try:
         _publish_bound_digests(ws)
-        from vmrag_link.sync import shared_vectors
+        from vmrag_link.sync import vouchers
 
-        head = shared_vectors.build_head(ws.engine, peer.read_heads().get(VECTORS_BRANCH))
+        head = vouchers.build_head(ws.engine, peer.read_heads().get(VECTORS_BRANCH))
         if head:
             publish(ws.engine, address.key, peer, PublishRequest({VECTORS_BRANCH: head}, lenient=True))
     except VmragError as error:

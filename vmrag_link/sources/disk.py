@@ -3,9 +3,9 @@ nothing waits for a pipe or device.
 
 A file is identified by the blob that git would store for it, so that it has one name on disk and in
 git. Attributes and `core.autocrlf` decide about line ends and encodings. No filter runs, and
-`ident` is not applied. If git knows better, for example for line ends that are already in the
-index, the name differs from git's. Then an equal text is read once more. git decides whether a file
-is changed at all.
+`ident` is not applied. Sometimes git would store another blob, for example for line ends that are
+already in the index. Then the caller takes the file for a changed one, and reads its text once
+more. git decides whether a file is changed at all.
 """
 
 from __future__ import annotations

@@ -203,17 +203,17 @@ def vouch_vectors(
     `made` there, and those without a voucher.
     """
     from vmrag_link.embedding.base import SERVICES
-    from vmrag_link.sync import shared_vectors
+    from vmrag_link.sync import vouchers
 
     paid = (collection for collection in collections if collection.indexed.collection.embedding_function in SERVICES)
     new = [
         collection
         for collection in paid
-        if collection.name in made or not shared_vectors.read_digests(publisher.engine, collection.fingerprint)
+        if collection.name in made or not vouchers.read_digests(publisher.engine, collection.fingerprint)
     ]
     if new:
         digests = {collection.fingerprint: collection.digest_vectors() for collection in new}
-        shared_vectors.vouch_digests(publisher.engine, digests, timeout=publisher.lock_timeout)
+        vouchers.vouch_digests(publisher.engine, digests, timeout=publisher.lock_timeout)
 
 
 def _share_collection(client: ChromaClient, contents: SharedContents, progress: Progress) -> str:

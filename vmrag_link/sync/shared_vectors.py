@@ -1,10 +1,7 @@
 """Vectors of services that a team computed once: from a Chroma server into the cache of vectors.
 
-A server's vectors are used if they belong to the rows of this clone, and if someone with write
-access to the knowledge base vouches for them, because a service's vectors cannot be computed again
-for a comparison. Vouchers are digests, rows of the reserved branch `vmrag_vectors`, one per
-collection and its contents. No pin names them, they change no document, and every push includes
-them.
+A server's vectors are used if they belong to the rows of this clone, and if there is a voucher for
+them (`vouchers`).
 
 Vectors of models on this machine are never fetched: to verify them, this machine would have to
 compute them.
@@ -12,13 +9,11 @@ compute them.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from vmrag_link import clock
 from vmrag_link.chroma_server.client import ChromaClient, RemoteCollection
 from vmrag_link.chroma_server.contents import (
     BUILDING,
@@ -37,85 +32,12 @@ from vmrag_link.chroma_server.share import find_share_problem, is_lease_current
 from vmrag_link.documents.chunking import split_document
 from vmrag_link.embedding.base import Model
 from vmrag_link.embedding.cache import EmbeddingCache
-from vmrag_link.engines.base import Engine, Write
-from vmrag_link.engines.own_branches import VECTORS_BRANCH, read_root
+from vmrag_link.engines.base import Engine
+from vmrag_link.engines.own_branches import read_root
 from vmrag_link.errors import ChromaServerFailed, plural
 from vmrag_link.models import Chunking, Collection, Document, content_hash
 from vmrag_link.progress import DOWNLOADING, Progress
-from vmrag_link.transport import quarantine
-
-COLLECTION = "vectors"
-_AUTHOR = "vmrag <vmrag@localhost>"
-_MESSAGE = "Vouch for vectors on a Chroma server"
-_DIGEST = r"[0-9a-f]{64}"
-
-
-def read_digests(engine: Engine, contents: str) -> set[str]:
-    """Return the digests of the vectors of these contents with a voucher here, or in the knowledge
-    base that was fetched last. Vouchers of a fork that is only being inspected are
-    ignored.
-    """
-    rows = (engine.list_ids(head, COLLECTION, prefix=f"{contents}-") for head in _list_heads(engine))
-    digests = (identifier.partition("-")[2] for ids in rows for identifier in ids)
-    return {digest for digest in digests if re.fullmatch(_DIGEST, digest)}
-
-
-def vouch_digests(engine: Engine, vectors: Mapping[str, str], *, timeout: float) -> None:
-    """Record digests by contents, unless they are recorded already."""
-    with engine.write_lock("vouch for vectors", timeout=timeout):
-        new = [
-            f"{contents}-{digest}"
-            for contents, digest in vectors.items()
-            if digest not in read_digests(engine, contents)
-        ]
-        if not new:
-            return
-        branch = engine.find_branch(VECTORS_BRANCH)
-        if branch is None:
-            engine.create_branch(VECTORS_BRANCH, read_root(engine))
-        head = branch.head if branch else read_root(engine)
-        engine.write(VECTORS_BRANCH, _build_rows(new), expected=head)
-        engine.commit(VECTORS_BRANCH, message=_MESSAGE, author=_AUTHOR, date=clock.now(), expected=head)
-
-
-def build_head(engine: Engine, remote_head: str | None) -> str | None:
-    """Return the head to push to a remote whose branch is at `remote_head`: with its rows and ours.
-    None if it already has all our rows.
-    """
-    branch = engine.find_branch(VECTORS_BRANCH)
-    if branch is None or (remote_head and engine.is_ancestor(branch.head, remote_head)):
-        return None
-    if remote_head is None or engine.is_ancestor(remote_head, branch.head):
-        return branch.head
-    existing = set(_list_ids(engine, remote_head))
-    lacking = [identifier for identifier in _list_ids(engine, branch.head) if identifier not in existing]
-    if not lacking:
-        return None
-    with engine.write_lock("vouch for vectors"):
-        return engine.commit_onto(
-            remote_head, [_build_rows(lacking)], message=_MESSAGE, author=_AUTHOR, date=clock.now()
-        )
-
-
-def _list_heads(engine: Engine) -> list[str]:
-    branch = engine.find_branch(VECTORS_BRANCH)
-    heads = engine.all_remote_heads(VECTORS_BRANCH) - {
-        engine.remote_heads(quarantine.QUARANTINE_KEY).get(VECTORS_BRANCH, "")
-    }
-    return [head for head in sorted(heads | ({branch.head} if branch else set())) if engine.has_revision(head)]
-
-
-def _list_ids(engine: Engine, head: str) -> list[str]:
-    return [header.doc_id for header in engine.read_headers(head, collection=COLLECTION)]
-
-
-def _build_rows(ids: Iterable[str]) -> Write:
-    now, nothing = clock.now(), content_hash("")
-    documents = [
-        Document(COLLECTION, identifier, "", "", nothing, created_at=now, updated_at=now) for identifier in ids
-    ]
-    return Write(put_collections=[Collection(COLLECTION, created_at=now)], put_documents=documents)
-
+from vmrag_link.sync.vouchers import read_digests
 
 WAIT_SECONDS = 60.0
 """Time for which a client waits for another one that builds the collection."""

@@ -183,14 +183,17 @@ class YamlEditor:
         servers, ours = _require_entry(text, section, name)
         if servers.flow:
             return _remove_from_flow(text, servers, name)
-        made, blank = (added.made, added.blank) if added else ("section", "")
+        made = added.made if added else "section"  # what vmrag wrote with the entry
+        blank = added.blank if added else ""  # what it wrote before the entry, or the text of the empty document
+        start = _find_line_start(text, ours.key.start)
+        end = _find_next_line(text, ours.value.end)
         root = _parse_root(text)
-        start, end = _find_line_start(text, ours.key.start), _find_next_line(text, ours.value.end)
-        if made != "entry" and len(servers.entries) == 1 and root is not None:
-            line = _find_line_start(text, root.entries[section].key.start)
-            if text[line:start].count("\n") == 1:  # no line is between them
-                start = line
-        before, after = text[:start], text[end:]
+        if made != "entry" and len(servers.entries) == 1 and root is not None:  # the section would be empty
+            section_start = _find_line_start(text, root.entries[section].key.start)
+            if text[section_start:start].count("\n") == 1:  # no line is between them
+                start = section_start
+        before = text[:start]
+        after = text[end:]
         if made == "document":
             return before + after if (before + after).strip() else blank
         return (before if after else before.removesuffix(blank)) + after

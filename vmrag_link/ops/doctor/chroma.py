@@ -24,7 +24,7 @@ from vmrag_link.errors import ChromaServerFailed, IndexExtraMissing, UsageInvali
 from vmrag_link.index import view
 from vmrag_link.index.view import read_unembedded
 from vmrag_link.ops.doctor.findings import DOCTOR_HINT, Finding, Topic, build_busy
-from vmrag_link.sync import chroma_sharing, shared_vectors
+from vmrag_link.sync import chroma_sharing, vouchers
 from vmrag_link.sync.chroma_state import RETRY, ChromaStores, find_problem
 from vmrag_link.workspace import Workspace
 from vmrag_link.workspace.follow.sync import wait_for_server
@@ -108,7 +108,7 @@ def _compare_collection(
         return
     # Others share vectors of paid services. The knowledge base has digests of the valid ones.
     is_paid = expected.indexed.collection.embedding_function in SERVICES
-    digests = shared_vectors.read_digests(engine, expected.fingerprint) if is_paid else None
+    digests = vouchers.read_digests(engine, expected.fingerprint) if is_paid else None
     changes = find_difference(client, remote_collection, expected, digests)
     if changes:
         message = f"the collection {label} was changed: {changes}."
