@@ -155,6 +155,18 @@ def test_view_is_built_if_the_process_before_does_not_finish_it(kb, monkeypatch,
     process.wait()
 
 
+def test_command_without_patience_builds_next_to_another_process(kb, monkeypatch):
+    monkeypatch.setattr(views, "TURN_SECONDS", 3600)
+    revision = kb.commit(doc("a", "a text"), collections=[collection()])
+    builder = child(
+        shelf(kb) + f"with shelf.hold_turn({revision!r}, timeout=0):\n    print('mine', flush=True); sys.stdin.read()"
+    )
+    assert said(builder) == "mine"
+    with kb.views.hold_turn(revision, timeout=0):  # as in hooks
+        assert kb.index(revision).how == "fresh"
+    end(builder)
+
+
 def test_two_processes_that_sweep_at_once_do_not_disturb_each_other(kb, revision):
     def litter(number: int) -> None:
         for place in range(30):

@@ -140,10 +140,10 @@ def _is_followed(context: SyncContext, target: Target, built: Built) -> bool:
     """Return whether the work tree is at the target and bound to this view, and its KB branch has
     not moved since the target was read.
     """
+    if bindings.read_binding(context.places) != Binding(target.revision, built.path.name):
+        return False  # as in nearly every sync
     position = Position.read(context.places)
-    is_bound = position.binding == Binding(target.revision, built.path.name)
-    is_at_target = position.is_followed and position.trigger == target.trigger
-    return is_bound and is_at_target and not _branch_changed(context.engine, target)
+    return position.is_followed and position.trigger == target.trigger and not _branch_changed(context.engine, target)
 
 
 def _build_report(
