@@ -59,8 +59,8 @@ def read_version(distribution: str) -> str:
     installed, or has no metadata.
 
     It is read from the name of the metadata folder next to the module, because the module of Python
-    that reads metadata takes 20 to 40 ms to import. That module decides if there is not exactly one
-    such folder.
+    that reads metadata takes 20 to 40 ms to import. That module decides unless exactly one such
+    folder exists.
     """
     module = distribution.replace("-", "_")
     spec = find_spec(module)

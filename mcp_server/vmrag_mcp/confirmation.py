@@ -105,7 +105,7 @@ def with_confirmation(tool: ToolInfo, arguments: Mapping[str, Any], answer: Conf
 
 
 def without_refused(failure: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the arguments of the same call that need no consent; None if there are none."""
+    """Return the arguments of the same call that need no consent, or None."""
     match failure:
         case {"code": "ACCESS_DENIED", "details": {"otherwise": otherwise}}:
             return {**arguments, **otherwise}

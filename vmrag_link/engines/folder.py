@@ -52,7 +52,7 @@ def read_doltlite_stamp(folder: Path) -> Stamp:
 
 
 def read_dolt_stamp(folder: Path) -> Stamp:
-    """Return the stamp of Dolt's journal, or of its manifest if there is no journal.
+    """Return the stamp of Dolt's journal, or of its manifest without a journal.
 
     The journal grows with each write and is new after a garbage collection. Reading only changes
     its time, so the time is ignored. Without a journal, each change rewrites the manifest; the end

@@ -1,4 +1,4 @@
-"""Find the work tree around a directory, or raise an error that explains why there is none.
+"""Find the work tree around a directory, or raise an error that explains why none exists.
 
 Other modules call `plumbing.locate_work_tree`. In a jj workspace without `.git`, `jj` finds it. If
 git cannot read the file that `hook_config` wrote for it, that file is repaired here, because no

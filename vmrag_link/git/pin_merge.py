@@ -46,7 +46,7 @@ def withdraw_pin(places: Places) -> Literal["kept", "restored", "removed"]:
     restored if it exists.
     """
     finished = run_git(places, "cat-file", "blob", f"HEAD:{PIN_NAME}")
-    if finished.returncode:  # HEAD has no pin, or there is no commit yet
+    if finished.returncode:  # HEAD has no pin or no commit yet
         check_git(places, "rm", "--cached", "--force", "--quiet", "--ignore-unmatch", "--", PIN_NAME)
         places.pin.unlink(missing_ok=True)
         return "removed"

@@ -124,7 +124,7 @@ def _resolve_reference(ws: Workspace, reference: str | None) -> str:
     """Return the revision with this hash, or the head of this KB branch; without a reference, the
     current revision.
 
-    Raises `BranchMissing`, and `PinMissing` if there is no current revision.
+    Raises `BranchMissing`, and `PinMissing` without a current revision.
     """
     if reference is None:
         return _find_current(ws)

@@ -52,7 +52,7 @@ def resolve_bulk(
     conflict ends automatically, and stashed documents become uncommitted. vmrag's own merge waits
     for a commit, which `commit` makes.
 
-    Raises `NothingSelected` if there is no conflict, `TableMissing`, `DocumentMissing`, and
+    Raises `NothingSelected` without a conflict, `TableMissing`, `DocumentMissing`, and
     `MergeConflict` if a commit is requested and conflicts are left. Decisions are kept then.
     """
     resolve.fetch_sides(ws)

@@ -54,7 +54,7 @@ def hash_contents(
 ) -> str:
     """Return the fingerprint: a SHA-256 over the documents, their models and the ranking, in hex.
 
-    `files` identifies the documents of sources; empty if there are none. The order of the inputs
+    `files` identifies the documents of sources; empty without sources. The order of the inputs
     does not matter. Titles are included, because filters use them. The format of the index is not
     included.
     """

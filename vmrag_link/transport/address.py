@@ -96,7 +96,7 @@ def remote_address(places: Places, name: str, *, ref: str = DATA_REF, ask: bool 
 def pushed_address(places: Places, name: str, url: str, *, ref: str = DATA_REF, ask: bool = False) -> Address:
     """Return the address to which `git push` pushes, as it tells its hook.
 
-    Each URL of one remote has an address. The name stands for the URL that is fetched.
+    Each URL of one remote has an address. The name means the URL for fetches.
     """
     is_configured = name in remotes.list_remotes(places) and remotes.read_url(places, name) == url
     is_only = is_configured and remotes.read_push_urls(places, name) == [url]

@@ -3,7 +3,7 @@
 Each command opens one `Workspace`, and passes it to an operation in `ops`. Its words:
 
 * The *trigger* is HEAD's name and the bytes of the pin. If it changes, the work tree must follow.
-* The *target* is what the trigger requests: a revision and a KB branch, or why there is none.
+* The *target* is what the trigger requests: a revision and a KB branch, or why it is missing.
 * The *binding* names the index that answers here. A sync replaces it after the index is built.
 * The *view* is an index that never changes, of one revision or of the files of one commit.
 """
@@ -368,7 +368,7 @@ class Workspace:
         return revision
 
     def require_indexed_revision(self) -> str:
-        """Return the revision of the index that answers. Raises the reason if there is none."""
+        """Return the revision of the index that answers. Raises the reason if it is missing."""
         bound = self.binding
         if bound is None:
             raise reasons.explain_unusable(self, self.resolve_target())

@@ -120,7 +120,7 @@ class InspectedSchema(NamedTuple):
     foreign: ForeignObject | None
     """The first object at a place that is not ours."""
     version: int
-    """The version of the schema, or 0 if there are no tables or a foreign object."""
+    """The version of the schema, or 0 without tables or with a foreign object."""
 
 
 def inspect_schema(connection: SqlConnection, at: str, *, also: Mapping[str, str] | None = None) -> InspectedSchema:

@@ -95,7 +95,7 @@ def _read_header(file: Path) -> bytes:
 
 
 def _read_record(path: Path) -> Extent | None:
-    """Return the record, or None if there is none or it was not written completely."""
+    """Return the record, or None if it is missing or not complete."""
     try:
         inode, size, header, checksum = read_regular(path, _LIMIT).decode("ascii").split()
         fields = f"{inode} {size} {header}"

@@ -309,7 +309,7 @@ def _commit_merged(ws: Workspace, state: MergeState, working: WorkingSet | None,
 def _commit_written(ws: Workspace, state: MergeState, working: WorkingSet | None, signature: Signature | None) -> str:
     """Commit the result that an earlier call wrote, and that the user may have edited.
 
-    Raises `MergeConflict` if there are no uncommitted documents (any longer).
+    Raises `MergeConflict` if the uncommitted documents are missing by now.
     """
     # Without uncommitted documents, our side must already contain the result.
     if working is None and not _merge_into(ws, state, state.ours).is_empty:

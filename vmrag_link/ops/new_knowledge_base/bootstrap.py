@@ -246,7 +246,7 @@ def _update_index(ws: Workspace) -> str:
 
 
 def _build_origin(ws: Workspace, revision: str, reason: str) -> AnswerOrigin:
-    """Return the origin for a tool's answer, with the reason why there is no index."""
+    """Return the origin for a tool's answer, with the reason why the index is missing."""
     branch = ws.find_kb_branch()
     kb = KbBlock(
         worktree=str(ws.places.top),

@@ -62,7 +62,7 @@ def higher_is_better(tool: str) -> bool:
 
 
 def _reports_nothing(tool: str, text: str) -> bool:
-    """Return whether the output states that there are no messages."""
+    """Return whether the output reports that the tool found nothing."""
     if text.strip() == "[]" or (text.lstrip()[:1] == "{" and tool == "pylint"):
         return True
     ends = {"ruff": _RUFF_END, "pylint": _PYLINT_END, "mypy": _MYPY_END}

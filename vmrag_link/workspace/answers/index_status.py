@@ -284,7 +284,7 @@ def _use_index(ws: Workspace, at: At, revision: str, read: Callable[[Path, bool]
     """Return the result of `read`, which gets the folder of the index and whether it is current.
 
     The index is the working copy if it exists, otherwise the view of the revision. Neither is
-    waited for. Return None if there is no index.
+    waited for. Return None without an index.
     """
     if isinstance(at, WorkingSet):
         copy = ws.sync_context._replace(lock_timeout=0).working_copy(at.branch, revision)

@@ -176,7 +176,7 @@ def pin_at(ws: Workspace, ref: str, *, shown: str = "", limit: int | None = None
 
 
 def _clone_knowledge_base(ws: Workspace, *, insist: bool) -> bool:
-    """Fetch the whole knowledge base into a fresh clone. Return False if there is no pin.
+    """Fetch the whole knowledge base into a fresh clone. Return False without a pin.
 
     A remote that does not answer is not tried again for `RETRY_SECONDS`. Other failures are quick,
     so each command tries again. Raises `NotInitialized` with the reason.

@@ -25,7 +25,7 @@ from vmrag_link.workspace import Workspace, twins
 
 
 def recover(ws: Workspace) -> None:
-    """Finish the operations of killed commands. Usually there are none."""
+    """Finish the operations of killed commands, usually none."""
     _finish_replays(ws)
     if not list_pending(ws):
         _pin_unpinned_head(ws)

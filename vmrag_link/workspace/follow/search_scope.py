@@ -80,7 +80,7 @@ def can_files_answer(ws: Workspace, error: VmragError) -> bool:
 def answer_from_files(ws: Workspace, error: VmragError) -> SourceStore:
     """Return the files of sources as a store. `error`: why no documents can be read.
 
-    Its views have notes about missing documents. Raises `error` if there are no sources.
+    Its views have notes about missing documents. Raises `error` without sources.
     """
     if not ws.sources.configured:
         raise error
