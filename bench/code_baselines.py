@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench.default_model import DESCRIPTION
 from bench.timing import Run, once
 
 SEMBLE = "semble==0.7.0"
@@ -181,7 +182,7 @@ def _export_model(folder: Path) -> None:
 
     weights, rows = static.StaticModel()._table  # noqa: SLF001  no text asks for the whole table
     np.save(folder / "table.npy", (weights[:, None] * rows).astype("f4"))
-    shutil.copyfile(static.FOLDER / static.TOKENIZER, folder / "tokenizer.json")
+    shutil.copyfile(DESCRIPTION, folder / "tokenizer.json")
 
 
 def _make_model(folder: Path) -> None:

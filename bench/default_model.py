@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from vmrag_link.embedding import static
-from vmrag_link.embedding.byte_pairs import SPACE
+from vmrag_link.embedding.byte_pairs import SPACE, encode_merges
 
 WEIGHTS = "weights/l2_supercat_256.safetensors"
 WEIGHTS_SHA256 = "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5"
@@ -30,6 +30,8 @@ TOKENIZER_SHA256 = "93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cd
 TENSOR = "embedding.weight"
 LARGEST, LARGEST_WEIGHT = 127, 255
 ROUNDED_TO_LARGEST = LARGEST + 0.49
+DESCRIPTION = Path(__file__).parents[1] / "tests" / "data" / "default_model_tokenizer.json"
+"""The tokenizer's description, which only tests and benchmarks read."""
 UNUSED = ("decoder", "post_processor")
 """Parts of the tokenizer: for texts of tokens, and for special tokens."""
 
@@ -39,19 +41,24 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="compare with the files that are there; write nothing")
     given = parser.parse_args()
     folder = wordllama()
+    description = tokenizer(verified(folder / TOKENIZER, TOKENIZER_SHA256))
     made = {
-        static.TABLE: table(verified(folder / WEIGHTS, WEIGHTS_SHA256)),
-        static.TOKENIZER: tokenizer(verified(folder / TOKENIZER, TOKENIZER_SHA256)),
+        static.FOLDER / static.TABLE: table(verified(folder / WEIGHTS, WEIGHTS_SHA256)),
+        DESCRIPTION: description,
+        static.FOLDER / static.GROUPS: groups(description),
+        static.FOLDER / static.CHARACTERS: characters(description),
+        static.FOLDER / static.MERGES: merges(description),
     }
-    made[static.GROUPS] = groups(made[static.TOKENIZER])
     stated = {
         static.TABLE: static.TABLE_SHA256,
-        static.TOKENIZER: static.TOKENIZER_SHA256,
+        DESCRIPTION.name: static.TOKENIZER_SHA256,
         static.GROUPS: static.GROUPS_SHA256,
+        static.CHARACTERS: static.CHARACTERS_SHA256,
+        static.MERGES: static.MERGES_SHA256,
     }
     wrong = []
-    for name, content in made.items():
-        path, digest = static.FOLDER / name, hashlib.sha256(content).hexdigest()
+    for path, content in made.items():
+        name, digest = path.name, hashlib.sha256(content).hexdigest()
         if not given.check:
             path.write_bytes(content)
         equal = path.read_bytes() == content
@@ -103,6 +110,20 @@ def tokenizer(content: bytes) -> bytes:
     """Return the part of the tokenizer that encodes texts, without the part that decodes."""
     made = json.loads(content) | dict.fromkeys(UNUSED)
     return json.dumps(made, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def merges(tokenizer_content: bytes) -> bytes:
+    """The content of `static.MERGES`."""
+    model = json.loads(tokenizer_content)["model"]
+    pairs, tokens = (merge.split(" ") for merge in model["merges"]), model["vocab"]
+    return encode_merges((tokens[head], tokens[tail], tokens[head + tail]) for head, tail in pairs)
+
+
+def characters(tokenizer_content: bytes) -> bytes:
+    """The content of `static.CHARACTERS`."""
+    tokens = json.loads(tokenizer_content)["model"]["vocab"].items()
+    single = {token: number for token, number in tokens if len(token) == 1}
+    return json.dumps(single, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 def groups(tokenizer_content: bytes) -> bytes:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import random
+import sys
 import sysconfig
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +24,15 @@ from vmrag_link.embedding import byte_pairs, static
 from vmrag_link.embedding.byte_pairs import SPACE, BytePairTokenizer
 
 ROOT = Path(__file__).parents[2]
-CONTENT = (static.FOLDER / static.TOKENIZER).read_bytes()
+CONTENT = default_model.DESCRIPTION.read_bytes()
 GROUPS = msgspec.json.decode((static.FOLDER / static.GROUPS).read_bytes())
-OURS = BytePairTokenizer(CONTENT, GROUPS)
+
+
+def make_tokenizer() -> BytePairTokenizer:
+    return static.StaticModel()._tokenizer
+
+
+OURS = make_tokenizer()
 PARTS = [
     "<s>",
     "</s>",
@@ -61,9 +70,41 @@ def expected(texts: list[str]) -> list[list[int]]:
     return [encoding.ids for encoding in library().encode_batch_fast(texts, add_special_tokens=False)]
 
 
-def assert_alike(texts: list[str]) -> None:
+def assert_alike(texts: list[str], tokenizer: BytePairTokenizer = OURS) -> None:
     for text, expected_ids in zip(texts, expected(texts), strict=True):
-        assert OURS.encode(text) == expected_ids, text
+        assert tokenizer.encode(text) == expected_ids, text
+
+
+def test_files_of_the_model_follow_from_the_description() -> None:
+    assert hashlib.sha256(CONTENT).hexdigest() == static.TOKENIZER_SHA256
+    made = {static.MERGES: default_model.merges(CONTENT), static.CHARACTERS: default_model.characters(CONTENT)}
+    assert {name: (static.FOLDER / name).read_bytes() for name in made} == made
+    description = msgspec.json.decode(CONTENT)
+    vocabulary = description["model"]["vocab"]
+    assert {token["content"]: token["id"] for token in description["added_tokens"]} == static.SPECIAL
+    assert all(vocabulary[f"<0x{byte:02X}>"] == static.FIRST_BYTE + byte for byte in range(256))
+    assert len(vocabulary) <= 1 << 16
+
+
+def test_each_token_is_made_by_merging_its_characters() -> None:
+    for token, number in msgspec.json.decode(CONTENT)["model"]["vocab"].items():
+        if token not in static.SPECIAL and not token.startswith("<0x"):
+            assert OURS._merge_pairs(token) == number.to_bytes(4, sys.byteorder), token
+
+
+@given(st.text(st.sampled_from("aeinorst ▁.,é水"), max_size=90))
+@settings(max_examples=examples(300))
+def test_both_ways_to_merge_have_equal_results(text: str) -> None:
+    tokens = [token for character in text for token in OURS.encode(character)]
+    assert OURS._join_few([*tokens]) == OURS._join_many(tokens)
+
+
+@pytest.mark.parametrize("few", [1, 10**9])
+def test_tokens_are_equal_with_a_dictionary_and_without(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    monkeypatch.setattr(byte_pairs, "_FEW_PIECES", few)
+    tokenizer = make_tokenizer()
+    for texts in itertools.islice(corpus(300_000), 30):
+        assert_alike([*texts, "x" * 100], tokenizer)
 
 
 def test_tokens_do_not_cross_text_boundaries() -> None:
@@ -136,7 +177,7 @@ def test_fifty_megabytes_have_the_tokens_of_the_library() -> None:
 
 def test_tokenizer_cache_is_bounded_and_thread_safe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(byte_pairs, "MAX_REMEMBERED_CHARS", 500)
-    tokenizer = BytePairTokenizer(CONTENT, GROUPS)
+    tokenizer = make_tokenizer()
     texts = [" ".join(f"word{number} wort{number}" for number in range(start, start + 20)) for start in range(400)]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(tokenizer.encode, texts)) == list(map(OURS.encode, texts))

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench import default_model
 from bench import thresholds as measure
 from tests.support.long import examples
 from vmrag_link.embedding import minilm, registry, static
@@ -129,7 +130,7 @@ def test_missing_extra_names_the_command_that_installs_it() -> None:
 
 
 def test_weights_that_differ_from_the_fingerprint_are_rejected(tmp_path: Path) -> None:
-    for name in (static.TABLE, static.TOKENIZER, static.GROUPS):
+    for name in (static.TABLE, static.CHARACTERS, static.MERGES, static.GROUPS):
         shutil.copy(static.FOLDER / name, tmp_path / name)
     (vector,) = static.StaticModel(tmp_path).embed(["a word"])
     assert vector == STATIC.embed(["a word"])[0]
@@ -141,16 +142,19 @@ def test_weights_that_differ_from_the_fingerprint_are_rejected(tmp_path: Path) -
     with pytest.raises(EmbeddingMismatch) as caught:
         static.StaticModel(tmp_path).embed(["a word"])
     assert caught.value.hint.startswith("run 'pip install --force-reinstall \"vmrag-link[index]\"'")
-    (tmp_path / static.TOKENIZER).write_bytes(b"")
+    (tmp_path / static.MERGES).write_bytes(b"")
     with pytest.raises(EmbeddingFailed):
         static.StaticModel(tmp_path).embed(["a word"])
 
 
 def test_default_model_names_its_files_in_its_fingerprint_and_its_notice() -> None:
     notice = (static.FOLDER / "NOTICE").read_text()
-    for name, stated in ((static.TABLE, static.TABLE_SHA256), (static.TOKENIZER, static.TOKENIZER_SHA256)):
-        assert hashlib.sha256((static.FOLDER / name).read_bytes()).hexdigest() == stated
-        assert f"{name}\n        SHA-256 {stated}\n" in notice
+    for path, stated in (
+        (static.FOLDER / static.TABLE, static.TABLE_SHA256),
+        (default_model.DESCRIPTION, static.TOKENIZER_SHA256),
+    ):
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == stated
+        assert f"{path.name}\n        SHA-256 {stated}\n" in notice
         assert stated[:16] in STATIC.fingerprint
     assert "MIT License" in notice
     assert "Permission is hereby granted, free of charge" in notice

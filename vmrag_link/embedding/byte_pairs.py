@@ -12,10 +12,9 @@ import array
 import heapq
 import re
 import sys
-from collections.abc import Iterable, Mapping
-from itertools import count, pairwise
-
-import msgspec
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 
 SPACE = "▁"
 """The character for a space in tokens."""
@@ -27,23 +26,46 @@ MAX_REMEMBERED_CHARS = 2_000_000
 
 _MAX_FEW_SYMBOLS = 64
 _NO_RANK = sys.maxsize
+_TOKEN_BITS = 16
+
+_FEW_PIECES = 1_000
+"""Number of merged pieces from which a dictionary of all ranks is faster than a search in the file.
+Building it takes 9 ms.
+"""
 
 
 class BytePairTokenizer:
-    """A tokenizer that is described by a `tokenizer.json` like Llama 2's.
+    """A tokenizer like Llama 2's, with up to 65,536 tokens.
 
     `▁` replaces a space, and is also added before each text. Characters that are not tokens are
-    encoded as bytes. A special token in a text is that token. `groups`: groups of characters, see
-    `GROUPS`. Several threads may use it at once.
+    encoded as bytes. A special token in a text is that token. Several threads may use it at once.
+
+    `merges`: what `encode_merges` returns. `characters`: the tokens of single characters.
+    `first_byte`: the token of the byte 0; those of the other bytes follow. `special`: the special
+    tokens. `groups`: groups of characters (`static.GROUPS`).
     """
 
-    def __init__(self, content: bytes, groups: Iterable[str]) -> None:
-        description = msgspec.json.decode(content)
-        model = description["model"]
-        self._vocabulary: Mapping[str, int] = model["vocab"]
-        self._ranks: Mapping[str, int] = dict(zip(model["merges"], count()))
-        self._special = {token["content"]: token["id"] for token in description["added_tokens"]}
-        self._split = re.compile(f"({'|'.join(map(re.escape, self._special))})").split
+    def __init__(
+        self,
+        merges: bytes,
+        *,
+        characters: Mapping[str, int],
+        first_byte: int,
+        special: Mapping[str, int],
+        groups: Iterable[str],
+    ) -> None:
+        numbers = array.array("I", merges)
+        if sys.byteorder == "big":
+            numbers.byteswap()
+        count = len(numbers) // 3
+        self._pairs, self._ranks, self._merged = numbers[:count], numbers[count : 2 * count], numbers[2 * count :]
+        self._find_rank: Callable[[int, int], int] = self._search_rank
+        """Return the rank of a pair of tokens (`_join_pair`), or else the other argument."""
+        self._merged_pieces = 0
+        self._characters = characters
+        self._first_byte = first_byte
+        self._special = special
+        self._split = re.compile(f"({'|'.join(map(re.escape, special))})").split
         words = "|".join(f"[{re.escape(group)}]+" for group in groups)
         self._split_pieces = re.compile(f"{SPACE}*(?:{words})|{SPACE}+|.", re.DOTALL).findall
         self._known_pieces: dict[str, bytes] = {}
@@ -77,66 +99,91 @@ class BytePairTokenizer:
             self._size += len(piece) + 16
         return b"".join(map(tokens_by_piece.__getitem__, pieces))
 
+    def _search_rank(self, pair: int, default: int) -> int:
+        at = bisect_left(self._pairs, pair)
+        return self._ranks[at] if at < len(self._pairs) and self._pairs[at] == pair else default
+
     def _merge_pairs(self, piece: str) -> bytes:
         """Merge adjacent pairs: always the first in rank, and of equal ones the leftmost."""
-        vocabulary = self._vocabulary
-        symbols: list[str] = []
+        self._merged_pieces += 1
+        if self._merged_pieces > _FEW_PIECES and self._find_rank == self._search_rank:
+            self._find_rank = dict(zip(self._pairs, self._ranks, strict=True)).get
+        tokens: list[int] = []
         for character in piece:
-            symbols += [character] if character in vocabulary else [f"<0x{byte:02X}>" for byte in character.encode()]
-        merged = self._join_few(symbols) if len(symbols) <= _MAX_FEW_SYMBOLS else self._join_many(symbols)
-        return _pack_ids(map(vocabulary.__getitem__, merged))
+            token = self._characters.get(character)
+            tokens += [self._first_byte + byte for byte in character.encode()] if token is None else [token]
+        return _pack_ids(self._join_few(tokens) if len(tokens) <= _MAX_FEW_SYMBOLS else self._join_many(tokens))
 
-    def _join_few(self, symbols: list[str]) -> list[str]:
+    def _join_few(self, tokens: list[int]) -> list[int]:
         """Search all pairs for each merge. For a word, this is faster than a queue."""
-        rank_of = self._ranks.get
-        ranks = [rank_of(f"{head} {tail}", _NO_RANK) for head, tail in pairwise(symbols)]
+        find_rank, merged = self._find_rank, self._merged
+        ranks = [find_rank(head << _TOKEN_BITS | tail, _NO_RANK) for head, tail in pairwise(tokens)]
         while ranks and (first := min(ranks)) < _NO_RANK:
             at = ranks.index(first)
-            symbols[at] += symbols.pop(at + 1)
-            del ranks[at]
+            token = tokens[at] = merged[first]
+            del tokens[at + 1], ranks[at]
             if at < len(ranks):
-                ranks[at] = rank_of(f"{symbols[at]} {symbols[at + 1]}", _NO_RANK)
+                ranks[at] = find_rank(token << _TOKEN_BITS | tokens[at + 1], _NO_RANK)
             if at:
-                ranks[at - 1] = rank_of(f"{symbols[at - 1]} {symbols[at]}", _NO_RANK)
-        return symbols
+                ranks[at - 1] = find_rank(tokens[at - 1] << _TOKEN_BITS | token, _NO_RANK)
+        return tokens
 
-    def _join_many(self, some: list[str]) -> list[str]:
-        """Merge pairs by a queue of rank, position and token. The result is that of `_join_few`.
+    def _join_many(self, some: list[int]) -> list[int]:
+        """Merge pairs by a queue of rank and position. The result is that of `_join_few`.
 
-        `after` and `before` have the positions of the neighbours of each symbol that is left.
+        `after` and `before` have the positions of the neighbours of each token that is left.
         """
-        symbols: list[str | None] = [*some]
-        end = len(symbols)
+        tokens: list[int | None] = [*some]
+        end = len(tokens)
         after = list(range(1, end + 1))
         before = list(range(-1, end - 1))
-        queue: list[tuple[int, int, str]] = []
+        queue: list[tuple[int, int]] = []
 
-        def add_pair(at: int, head: str | None, tail: str | None) -> None:
-            rank = self._ranks.get(f"{head} {tail}")
-            if rank is not None:
-                heapq.heappush(queue, (rank, at, f"{head}{tail}"))
+        def find_rank(at: int) -> int:
+            """Return the rank of the token at a position and the next one."""
+            head, tail = tokens[at], tokens[after[at]] if after[at] < end else None
+            return _NO_RANK if head is None or tail is None else self._find_rank(_join_pair(head, tail), _NO_RANK)
 
-        for at, pair in enumerate(pairwise(some)):
-            add_pair(at, *pair)
+        def add_pair(at: int) -> None:
+            if (rank := find_rank(at)) != _NO_RANK:
+                heapq.heappush(queue, (rank, at))
+
+        for at in range(end - 1):
+            add_pair(at)
         while queue:
-            _, at, token = heapq.heappop(queue)
-            head = symbols[at]
+            rank, at = heapq.heappop(queue)
+            if find_rank(at) != rank:
+                continue  # one of the two was merged before
             following = after[at]
-            if head is None or following == end:
-                continue
-            tail = symbols[following]
-            if f"{head}{tail}" != token or f"{head} {tail}" not in self._ranks:
-                continue
-            symbols[at] = token
-            symbols[following] = None
+            tokens[at] = self._merged[rank]
+            tokens[following] = None
             after[at] = following = after[following]
             if following < end:
                 before[following] = at
-                add_pair(at, token, symbols[following])
-            previous = before[at]
-            if previous >= 0:
-                add_pair(previous, symbols[previous], token)
-        return [symbol for symbol in symbols if symbol is not None]
+                add_pair(at)
+            if before[at] >= 0:
+                add_pair(before[at])
+        return [token for token in tokens if token is not None]
+
+
+def encode_merges(merges: Iterable[tuple[int, int, int]]) -> bytes:
+    """Return the content of a file of merges. Each is the token of the head, the tail and both; the
+    first ones apply first.
+
+    It has the pairs of all merges (`_join_pair`), ascending, then their ranks, then the merged
+    tokens by rank, with 32 bits each, little-endian.
+    """
+    heads, tails, merged = zip(*merges, strict=True)
+    pairs = [*map(_join_pair, heads, tails)]
+    ranks = sorted(range(len(pairs)), key=pairs.__getitem__)
+    numbers = array.array("I", [*sorted(pairs), *ranks, *merged])
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _join_pair(head: int, tail: int) -> int:
+    return head << _TOKEN_BITS | tail
 
 
 def _pack_ids(ids: Iterable[int]) -> bytes:

@@ -42,8 +42,19 @@ FOLDER = Path(__file__).parent / "default_model"
 TABLE = "vectors.i8"
 """A byte for each token with its weight (1 to 255), followed by an int8 row for each token."""
 TABLE_SHA256 = "4d792b4f8d7d48c6bfd226335046245e40502d474c01712a5ebee58beb398670"
-TOKENIZER = "tokenizer.json"
 TOKENIZER_SHA256 = "6c6be3a99dcbed7e358588a409f4c3e12b8618e278e4bbc27f6aff8f4e6d35a6"
+"""The tokenizer's description, from which the following files are made. It is not in this package.
+"""
+MERGES = "merges.u32"
+"""The pairs of tokens that are merged (`byte_pairs.encode_merges`)."""
+MERGES_SHA256 = "a02014b00c0c64d387789825a9ea4d1f72b26a0f48f15a753c1654d9a5eccad6"
+CHARACTERS = "characters.json"
+"""The tokens of single characters."""
+CHARACTERS_SHA256 = "cdf6cc2114314143592e7643d07e1c6c5ad8e39dc1232941eecb71a8fd930fe2"
+SPECIAL = {"<unk>": 0, "<s>": 1, "</s>": 2}
+"""Tokens that a text can also contain as such."""
+FIRST_BYTE = 3
+"""The token of the byte 0. Those of the other bytes follow."""
 GROUPS = "groups.json"
 """The characters of all merged tokens, as one string for each group. No token has characters of two
 groups.
@@ -124,9 +135,16 @@ class StaticModel(Model):
     def _tokenizer(self) -> BytePairTokenizer:
         from vmrag_link.embedding.byte_pairs import BytePairTokenizer  # only embedding needs it
 
-        content = map_verified_file(self._folder / TOKENIZER, TOKENIZER_SHA256, extra="index")[:]
-        groups = map_verified_file(self._folder / GROUPS, GROUPS_SHA256, extra="index")[:]
-        return BytePairTokenizer(content, msgspec.json.decode(groups))
+        def read_file(name: str, sha256: str) -> bytes:
+            return map_verified_file(self._folder / name, sha256, extra="index")[:]
+
+        return BytePairTokenizer(
+            read_file(MERGES, MERGES_SHA256),
+            characters=msgspec.json.decode(read_file(CHARACTERS, CHARACTERS_SHA256)),
+            first_byte=FIRST_BYTE,
+            special=SPECIAL,
+            groups=msgspec.json.decode(read_file(GROUPS, GROUPS_SHA256)),
+        )
 
     @cached_property
     def _content(self) -> mmap.mmap:
