@@ -12,6 +12,8 @@ from tests.support import dolt_server as servers
 from tests.support.dolt_server import DoltServer
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
+from vmrag_link.engines.dolt import reading
+from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
 from vmrag_link.engines.dolt.engine import DoltEngine
 from vmrag_link.models import Document, content_hash
 
@@ -112,6 +114,35 @@ def test_committed_hash_of_a_document_matches_its_text(kettle: Known) -> None:
         assert _stored(engine, kettle.pinned, "kettle.md") == content_hash("The kettle is green."), (
             "for who reads by SQL"
         )
+
+
+def test_commit_examines_rows_only_if_another_program_wrote_some(
+    kettle: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examined: list[str] = []
+
+    def note_query(connection: SqlConnection, at: str | None, query: str) -> Iterator[SqlRow]:
+        examined.extend(["rows"] if " AS incomplete " in query else [])
+        return read_pages(connection, at, query)
+
+    read_pages = reading.read_pages
+    monkeypatch.setattr(reading, "read_pages", note_query)
+    kettle.put("note.md", "Ours.")
+    kettle.put("note.md", "Ours, changed.")
+    examined.clear()
+    kettle.vmrag("commit", "-m", "ours")
+    assert not examined
+    for number, ours_first in enumerate((True, False)):
+        if ours_first:
+            kettle.put("note.md", f"Ours, and theirs follows {number}.")
+        kettle.sql(f"UPDATE documents SET content = 'Theirs {number}.' WHERE doc_id = 'kettle.md'")
+        if not ours_first:
+            kettle.put("note.md", f"Ours after theirs {number}.")
+        kettle.vmrag("commit", "-m", "both")
+        assert examined
+        assert kettle.ask("show", "kettle.md")["content_hash"] == content_hash(f"Theirs {number}.")
+        with _engine(kettle) as engine:
+            assert _stored(engine, kettle.pinned, "kettle.md") == content_hash(f"Theirs {number}.")
 
 
 def test_commit_of_another_program_is_pinned_and_answers_alike_in_clones(kettle: Known, tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ class ShellConnection(SqlConnection):
                 session = self._session
                 self._session = None
                 self._seen_revisions.clear()
-                session.close()
+                session.close(kill=not self._may_write)
 
     def _current_session(self) -> ShellSession:
         """Return the session, or a new one if it ended or may have missed writes of others."""

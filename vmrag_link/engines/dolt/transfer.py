@@ -21,6 +21,7 @@ from vmrag_link.engines.remote_errors import damaged_error, moved_error
 from vmrag_link.errors import EngineFailed, EngineUnwritable, FileSystemError, KnowledgeRefused, RemoteDamaged
 from vmrag_link.file_access import require_space
 from vmrag_link.models import Row
+from vmrag_link.thread_task import ThreadTask
 
 _UNTRUSTED = "theirs"
 """Dolt's name of the remote from which revisions to be vetted are fetched."""
@@ -177,14 +178,32 @@ def _fetch_locked(session: DoltSession, access: DoltAccess, remote: str, url: st
         check = remotes.make_growth_check(folder, session.limits.file_bytes)
         remotes.fetch(connection, remote, url, user=user, check=check)
         heads = remotes.read_tracked_heads(connection, remote)
+        check_chunks = None
         if set(heads.values()).difference(known_heads.values(), known_foreign.values()):
-            _require_valid_chunks(session.folder, access)
-        foreign = inspection.find_foreign_heads(session, heads, checked_heads=known_heads)
+            check_chunks = ThreadTask(lambda: _require_valid_chunks(folder, access))
+        try:
+            foreign = inspection.find_foreign_heads(session, heads, checked_heads=known_heads)
+        except Exception as error:
+            if check_chunks:
+                _require_forged(check_chunks, error)
+            raise
+        if check_chunks:
+            check_chunks.result()
     except (KnowledgeRefused, FileSystemError):
         _discard_fetched(session, remote, known_heads)
         raise
     ours = {name: head for name, head in heads.items() if name not in foreign}
     remotes.write_known_remote(folder, remote, KnownRemote(url, ours, foreign))
+
+
+def _require_forged(check_chunks: ThreadTask[None], error: Exception) -> None:
+    """Raise the refusal of forged chunks instead of another error, which they may have caused."""
+    try:
+        check_chunks.result()
+    except KnowledgeRefused as refusal:
+        raise refusal from error
+    except Exception:  # noqa: BLE001  the other error decides whether the fetch is discarded
+        return
 
 
 def _prepare_session(session: DoltSession, url: str) -> None:

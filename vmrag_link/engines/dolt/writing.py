@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 
+import msgspec
+
+from vmrag_link import __version__
 from vmrag_link.engines import logical, records
 from vmrag_link.engines.base import Write
 from vmrag_link.engines.dolt import reading
@@ -17,22 +21,40 @@ from vmrag_link.engines.dolt.connection import (
     split_batches,
 )
 from vmrag_link.engines.dolt.session import DoltSession
+from vmrag_link.engines.own_branches import UNFINISHED_BRANCH
 from vmrag_link.engines.records import Value
 from vmrag_link.engines.tables import COLLECTIONS, PROJECTS, TABLES, Table
-from vmrag_link.models import WorkingSet
+from vmrag_link.file_access import write_atomically
+from vmrag_link.models import Record, WorkingSet
 
 _NOT_REMOVED = "diff_type <> 'removed'"
 _BATCH_CHARACTERS = 1_000_000
 _BATCH_ROWS = 500
 
+_COMPLETE_NAME = "complete.json"
+"""The file in the folder of the knowledge base with the last `_UncommittedState`s of our rows."""
+_MAX_STATES = 20
+
+
+class _UncommittedState(Record, frozen=True):
+    """Dolt's hashes of all tables of a branch: committed ones, and those with uncommitted rows."""
+
+    head: str
+    working: str
+    program: str = __version__
+    """The version that wrote the rows, because another one may compute columns differently."""
+
 
 def complete_rows(session: DoltSession, at: str, head: str) -> None:
     """Replace missing or outdated values in the uncommitted rows by those of `reading.column_sql`.
 
-    Other programs may leave columns out, or keep an old hash next to a new text. The cost grows
-    with the number of uncommitted rows. Their texts are not read. Raises `RowsInvalid` for a row
-    that cannot be a record.
+    Other programs may leave columns out, or keep an old hash next to a new text. If only
+    `store_rows` wrote the rows, they are not examined, because 10,000 documents would take a
+    second. Otherwise the cost grows with the number of uncommitted rows. Their texts are not read.
+    Raises `RowsInvalid` for a row that cannot be a record.
     """
+    if _is_complete(session, _read_state(session, at)):
+        return
     connection, step = session.connection, DiffStep(at, head, WORKING)
     changed = {str(row["v"]) for row in connection.query_rows("SELECT table_name AS v FROM dolt_status", at=at)}
     for table in (table for table in TABLES if table.name in changed):
@@ -64,6 +86,8 @@ def begin_merge(connection: SqlConnection, at: str, joining: str) -> None:
 
 def store_rows(session: DoltSession, at: str, rows: Write) -> None:
     """Change the rows of a branch. Call this in a transaction on it."""
+    # `commit_onto` commits this branch at once.
+    was_complete = at != UNFINISHED_BRANCH and _is_complete(session, _read_state(session, at))
     connection = session.connection
     stored = reading.DoltRows(session, WorkingSet(at))
     twins = logical.find_twins(rows.put_documents)
@@ -79,6 +103,35 @@ def store_rows(session: DoltSession, at: str, rows: Write) -> None:
         _put_rows(connection, at, table, map(records.document_row, documents))
     _delete_rows(connection, at, PROJECTS, rows.remove_projects)
     _put_rows(connection, at, PROJECTS, map(records.project_row, rows.put_projects))
+    if was_complete:
+        _note_complete(session, _read_state(session, at))
+
+
+def _read_state(session: DoltSession, at: str) -> _UncommittedState:
+    """Return the state in the open transaction. If it commits, the hashes stay the same."""
+    query = "SELECT dolt_hashof_db('HEAD') AS head, dolt_hashof_db('WORKING') AS working"
+    [row] = session.connection.query_rows(query, at=at)
+    return _UncommittedState(str(row["head"]), str(row["working"]))
+
+
+def _is_complete(session: DoltSession, state: _UncommittedState) -> bool:
+    """Return whether `store_rows` wrote all uncommitted rows. Equal hashes mean equal rows."""
+    return state.head == state.working or state in _read_complete_states(session)
+
+
+def _read_complete_states(session: DoltSession) -> tuple[_UncommittedState, ...]:
+    try:
+        content = (session.folder / _COMPLETE_NAME).read_bytes()
+        return msgspec.json.decode(content, type=tuple[_UncommittedState, ...])
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError):
+        return ()
+
+
+def _note_complete(session: DoltSession, state: _UncommittedState) -> None:
+    states = dict.fromkeys((*_read_complete_states(session), state))
+    content = msgspec.json.encode([*states][-_MAX_STATES:])
+    with contextlib.suppress(OSError):  # without the file, the next commit examines the rows
+        write_atomically(session.folder / _COMPLETE_NAME, content, durable=False)
 
 
 def _delete_rows(connection: SqlConnection, at: str, table: Table, keys: Sequence[str]) -> None:
