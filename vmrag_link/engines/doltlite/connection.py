@@ -91,6 +91,9 @@ class Connection:
         self._handle = ctypes.c_void_p()
         self._lib = load_library()
         self.statements = 0
+        self.in_transaction = False
+        self.schema_version: int | None = None
+        """The result of `schema.read_version` after the last transaction."""
         name = os.fsencode(path) + (b"" if at is None else b"@" + at.encode())
         try:
             self._require_ok(self._lib.open(name, ctypes.byref(self._handle), _FLAGS[access] | OPEN_FULL_MUTEX, None))
@@ -177,6 +180,8 @@ class Connection:
         This waits for another writer.
         """
         self.execute("BEGIN IMMEDIATE")
+        # Another process may have upgraded the tables, and a merge in this transaction may do so.
+        self.in_transaction, self.schema_version = True, None
         try:
             yield
             self.execute("COMMIT")
@@ -185,6 +190,8 @@ class Connection:
             if not self._lib.get_autocommit(self._handle):
                 self.execute("ROLLBACK")
             raise
+        finally:
+            self.in_transaction = False
 
     # -- statements
 

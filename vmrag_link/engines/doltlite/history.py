@@ -70,15 +70,9 @@ def revision_exists(connection: Connection, revision: str) -> bool:
     return bool(connection.execute("SELECT 1 FROM dolt_commit_ancestors WHERE commit_hash = ? LIMIT 1", (revision,)))
 
 
-def require_revisions(connection: Connection, *revisions: str) -> None:
-    """Raise `RevisionMissing` for the first revision that does not exist here."""
-    for revision in revisions:
-        if not revision_exists(connection, revision):
-            raise missing_revision_error(revision)
-
-
 def log(connection: Connection, revision: str, limit: int | None) -> Iterator[RevisionInfo]:
-    require_revisions(connection, revision)
+    if not revision_exists(connection, revision):
+        raise missing_revision_error(revision)
     # In SQLite, LIMIT -1 means no limit.
     for row in connection.stream(_LOG, (revision, -1 if limit is None else limit)):
         logged, name, email, date, message, parents = row

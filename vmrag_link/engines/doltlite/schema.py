@@ -52,6 +52,7 @@ def describe_foreign_objects(connection: Connection, *, also: frozenset[SchemaOb
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
     objects = {(str(kind), str(name), str(table), " ".join(split_words(str(sql)))) for kind, name, table, sql in rows}
     if not objects:
+        _remember_version(connection, 0)
         return ""
     try:
         version = _stored_version(connection) if META_OBJECT in objects else SCHEMA_VERSION
@@ -59,6 +60,7 @@ def describe_foreign_objects(connection: Connection, *, also: frozenset[SchemaOb
         return "it does not contain its schema version"
     ours = OBJECTS[version]
     if ours <= objects <= ours | also:
+        _remember_version(connection, version)
         return ""
     kind, name = min(objects.symmetric_difference(ours) - also)[:2]
     what = terminal_text.escape_line(f"{kind} {name[:_MAX_SHOWN_CHARACTERS]!r}")  # both may be untrusted text
@@ -89,9 +91,16 @@ def read_version(connection: Connection) -> int:
     The engine's own initial commit has none. Raises `SchemaTooNew` if a newer program wrote it, and
     `RowsInvalid` if it is not a number.
     """
-    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'vmrag_meta'"):
-        return 0
-    return _stored_version(connection)
+    if connection.schema_version is not None:
+        return connection.schema_version
+    has_tables = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'vmrag_meta'")
+    return _remember_version(connection, _stored_version(connection) if has_tables else 0)
+
+
+def _remember_version(connection: Connection, version: int) -> int:
+    if not connection.in_transaction:
+        connection.schema_version = version
+    return version
 
 
 def _stored_version(connection: Connection) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vmrag_link import permissions
+from vmrag_link.engines.base import missing_revision_error
 from vmrag_link.engines.base_session import BaseSession
 from vmrag_link.engines.doltlite import extent, history, schema
 from vmrag_link.engines.doltlite.connection import Connection
@@ -29,6 +30,18 @@ COMPACTED_NAME = "compacted"
 """The file with the size in bytes that the knowledge base had after it was last compacted."""
 
 COMPACT_BYTES = 4_000_000
+
+
+class _StoredState(NamedTuple):
+    """Results of `main` at a stamp of the file."""
+
+    stamp: Stamp | None
+    branches: dict[str, KbBranch | None]
+    """The branches that were looked up by name."""
+    all_branches: list[KbBranch]
+    """All branches, or none if they were not listed."""
+    revisions: set[str]
+    """Existing revisions."""
 
 
 class _OpenedConnection(NamedTuple):
@@ -56,6 +69,7 @@ class DoltliteSession(BaseSession[Connection]):
         self._comparable: set[str] = set()
         self._idle: dict[At, _OpenedConnection] = {}
         self._writer: Connection | None = None
+        self._stored: _StoredState | None = None
         self.main = self._open_main()
 
     def close(self) -> None:
@@ -168,7 +182,7 @@ class DoltliteSession(BaseSession[Connection]):
             if idle:
                 idle.connection.close()
             return _OpenedConnection(self.open_connection(self.require_branch(at.branch).name), now)
-        history.require_revisions(self.main, at)
+        self.require_revision(at)
         return idle or _OpenedConnection(self.open_connection(at), now)
 
     def has_tables_of_root(self, *revisions: str) -> bool:
@@ -178,7 +192,8 @@ class DoltliteSession(BaseSession[Connection]):
         revisions. Opening each one takes a hundred times as long. Raises `RevisionMissing`.
         """
         unchecked = [revision for revision in revisions if revision not in self._comparable]
-        history.require_revisions(self.main, *unchecked)
+        for revision in unchecked:
+            self.require_revision(revision)
         for revision in unchecked:
             if schema.schemas_differ(self.main, self.require_branch(ROOT_BRANCH).head, revision):
                 return False
@@ -251,30 +266,54 @@ class DoltliteSession(BaseSession[Connection]):
     # -- branches
 
     def require_revision(self, revision: str) -> None:
-        history.require_revisions(self.main, revision)
+        if not self.has_revision(revision):
+            raise missing_revision_error(revision)
+
+    def _require_both(self, one: str, other: str) -> None:
+        self.require_revision(one)
+        self.require_revision(other)
 
     def has_revision(self, revision: str) -> bool:
-        return history.revision_exists(self.main, revision)
+        existing = self._get_stored().revisions
+        if revision not in existing and history.revision_exists(self.main, revision):
+            existing.add(revision)
+        return revision in existing
+
+    def _get_stored(self) -> _StoredState:
+        """Return the results after the last write of any process. A command asks often."""
+        try:
+            stamp = read_doltlite_stamp(self.folder)
+        except OSError:  # `main` still reads a file that was deleted
+            stamp = None
+        if self._stored is None or stamp is None or self._stored.stamp != stamp:
+            self._stored = _StoredState(stamp, {}, [], set())
+        return self._stored
 
     def merge_base(self, one: str, other: str) -> str | None:
-        history.require_revisions(self.main, one, other)
+        self._require_both(one, other)
         base: str | None = self.main.execute("SELECT dolt_merge_base(?, ?)", (one, other))[0][0]
         return base
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
-        history.require_revisions(self.main, ancestor, descendant)
+        self._require_both(ancestor, descendant)
         return bool(self.main.execute(history.FROM_REVISION, (descendant, ancestor)))
 
     def find_unreachable(self, revisions: Iterable[str], *, without: str = "") -> list[str]:
         return history.find_unreachable(self.main, revisions, without=without)
 
     def list_branches(self) -> list[KbBranch]:
-        rows = self.main.execute(f"SELECT name, hash, dirty {history.BRANCHES} ORDER BY name")
-        return [KbBranch(name, head, bool(dirty)) for name, head, dirty in rows]
+        stored = self._get_stored()
+        if not stored.all_branches:
+            rows = self.main.execute(f"SELECT name, hash, dirty {history.BRANCHES} ORDER BY name")
+            stored.all_branches.extend(KbBranch(name, head, bool(dirty)) for name, head, dirty in rows)
+        return [*stored.all_branches]
 
     def find_branch(self, name: str) -> KbBranch | None:
-        rows = self.main.execute(f"SELECT name, hash, dirty {history.BRANCHES} AND name = ?", (name,))
-        return KbBranch(rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
+        branches = self._get_stored().branches
+        if name not in branches:
+            rows = self.main.execute(f"SELECT name, hash, dirty {history.BRANCHES} AND name = ?", (name,))
+            branches[name] = KbBranch(rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
+        return branches[name]
 
     def set_branch(self, name: str, to: str) -> None:
         exists = self.find_branch(name) is not None
