@@ -15,7 +15,7 @@ from vmrag_link.settings import SourceSettings
 from vmrag_link.sources.commit_files import list_at_commit
 from vmrag_link.sources.documents import read_texts_at_commit, read_texts_in_work_tree
 from vmrag_link.sources.listings import SourceListing, compute_token
-from vmrag_link.sources.work_tree import list_in_work_tree, read_unchanged_token
+from vmrag_link.sources.work_tree import compare_last_listing, list_in_work_tree
 
 SOURCES = [SourceSettings("all", ("**/*",), (), "code")]
 NAMES = ("a.md", "b.py", "docs/c.md", "docs/deep/d.txt", "e")
@@ -101,10 +101,10 @@ def test_listings_agree_with_git_after_random_work(tmp_path, seed):
             _work(repo, chosen)
         if chosen.random() < 0.2:
             time.sleep(0.06)
-        token = read_unchanged_token(places, SOURCES, **options)
+        token = compare_last_listing(places, SOURCES, **options).token
         listing = list_in_work_tree(places, SOURCES, **options)
         assert token in (None, compute_token(listing))
-        assert read_unchanged_token(places, SOURCES, **options) == compute_token(listing)
+        assert compare_last_listing(places, SOURCES, **options).token == compute_token(listing)
         _require_agreement(repo, listing)
         if head := repo.git("rev-parse", "-q", "--verify", "HEAD", check=False):
             committed = list_at_commit(places, head, SOURCES, max_bytes=1000)

@@ -37,9 +37,9 @@ class Watched(Repo):
         )
 
     def unchanged(self, *, untracked: bool = False) -> str | None:
-        return work_tree.read_unchanged_token(
+        return work_tree.compare_last_listing(
             locate_work_tree(self.top), [DOCS, CODE], **self.options(untracked=untracked)
-        )
+        ).token
 
     def docs(self, *, untracked: bool = False) -> dict[str, str]:
         return {file.path: file.uncommitted for file in self.listed(untracked=untracked).files["docs"]}
@@ -300,6 +300,27 @@ def test_touched_files_and_line_endings_are_unchanged(committed):
     (file,) = [file for file in committed.listed().files["docs"] if file.uncommitted]
     assert file.blob == committed.git("hash-object", "docs/a.txt")
     assert committed.texts()["docs/a.txt"] == "b\n"
+
+
+def test_touched_files_that_git_converts_are_unchanged(committed):
+    committed.commit(**{"docs/crlf.txt": "a\r\nb\r\n", "docs/ident.txt": "$Id$\n"})
+    committed.commit(**{".gitattributes": "docs/crlf.txt text=auto\ndocs/ident.txt ident\n"})
+    committed.listed()
+    for name in ("crlf", "ident"):
+        os.utime(committed.top / f"docs/{name}.txt")
+    assert set(committed.docs().values()) == {""}
+
+
+def test_listing_after_an_edit_asks_git_little(committed, git_log):
+    committed.commit(**{"docs/empty.txt": ""})
+    committed.listed()
+    git_log.write_text("")
+    committed.write("README.md", "# Changed\n")
+    assert committed.docs()["README.md"] == "modified"
+    started = git_log.read_text()
+    assert started.count(" diff-files ") == 2, "before and after git compares the contents"
+    assert " ls-tree " not in started, "HEAD's tree was counted before"
+    assert " cat-file " not in started, "every size is known"
 
 
 def test_encoding_of_the_work_tree_is_decoded(committed):

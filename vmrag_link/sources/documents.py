@@ -76,21 +76,26 @@ def read_texts_at_commit(places: Places, files: Sequence[TreeFile]) -> Iterator[
 
 
 def read_texts_in_work_tree(places: Places, files: Sequence[TreeFile]) -> Iterator[tuple[TreeFile, SourceText]]:
-    """Yield the texts of files in the work tree like `read_texts_at_commit`. Contents that git
-    lacks are read from the files.
+    """Yield the texts of files in the work tree like `read_texts_at_commit`. Uncommitted texts are
+    read from the files. If a file differs from its staged text, git has the text.
 
     Raises `FileFailed` for a file that has changed since it was listed. Then list the files again.
     """
-    stored = {tree_file.blob for tree_file in files if not tree_file.uncommitted}
-    stored |= readonly.read_blob_sizes(places, (tree_file.blob for tree_file in files if tree_file.uncommitted)).keys()
     with Disk(places.top) as disk:
         for batch in _split_batches(files):
-            contents = readonly.read_blobs(places, (tree_file.blob for tree_file in batch if tree_file.blob in stored))
+            contents = readonly.read_blobs(places, (file.blob for file in batch if not file.uncommitted))
+            errors: dict[str, FileFailed] = {}
             for file in batch:
-                data = contents.get(file.blob)
-                if data is None and not (file.blob in stored and file.uncommitted):
-                    data = _read_from_disk(disk, file)
-                yield file, _MISSING if data is None else convert_blob(file, data)
+                if file.blob not in contents:
+                    try:
+                        contents[file.blob] = _read_from_disk(disk, file)
+                    except FileFailed as error:
+                        errors[file.blob] = error
+            contents |= readonly.read_blobs(places, errors)
+            for file in batch:
+                if file.blob not in contents:
+                    raise errors[file.blob]
+                yield file, convert_blob(file, contents[file.blob])
 
 
 def _read_from_disk(disk: Disk, file: TreeFile) -> bytes:

@@ -20,6 +20,7 @@ from vmrag_link import terminal_text
 from vmrag_link.errors import refuses_writing
 from vmrag_link.file_access import FileStamp
 from vmrag_link.git import index_copy, raw_changes, readonly
+from vmrag_link.git.objects import hash_blob
 from vmrag_link.git.raw_changes import LINK, REGULAR, IndexEntry, RawChange
 from vmrag_link.paths import Places
 from vmrag_link.settings import SourceSettings
@@ -54,6 +55,10 @@ class Checkout(NamedTuple):
     """HEAD's, or None on an unborn branch."""
     index_copy: Path | None
     """A copy of the index for `raw_changes`, or None if the disk is not writable."""
+    statuses: Mapping[str, str] | None = None
+    """The result of `index_copy.list_changed` for the sources, if the caller has it."""
+    is_countable: bool = False
+    """True if HEAD's tree has few enough files (`raw_changes.require_countable`)."""
 
 
 class Survey(NamedTuple):
@@ -145,7 +150,8 @@ def _compare_with_index(
     """
     places, copy = checkout.places, checkout.index_copy
     pathspecs = attributes.list_relevant_names(sources)
-    statuses = index_copy.list_changed(places, copy, pathspecs)
+    given = checkout.statuses
+    statuses = index_copy.list_changed(places, copy, pathspecs) if given is None else dict(given)
     if statuses is None or copy is None:
         return statuses
     if all(
@@ -171,7 +177,8 @@ def _list_staged(checkout: Checkout, sources: Sequence[SourceSettings]) -> dict[
     """Return the differences between HEAD and the index, by path."""
     places = checkout.places
     tree = checkout.commit or get_empty_tree(get_sample_name(places))
-    raw_changes.require_countable(places, tree)
+    if not checkout.is_countable:
+        raw_changes.require_countable(places, tree)
     changes = raw_changes.list_staged(places, tree, attributes.list_relevant_names(sources))
     return {change.path: change for change in changes}
 
@@ -255,7 +262,8 @@ def _read_sizes(
     places: Places, candidates: Iterable[Mapping[str, Candidate]], before: SourceListing | None
 ) -> dict[str, int]:
     """Return the sizes of the blobs of unchanged files, from the earlier listing or from git."""
-    sizes = {file.blob: file.size for files in before.files.values() for file in files} if before else {}
+    sizes = {hash_blob(b"", like=get_sample_name(places)): 0}  # no listing has empty files
+    sizes |= {file.blob: file.size for files in before.files.values() for file in files} if before else {}
     blobs = dict.fromkeys(
         file.blob
         for files in candidates

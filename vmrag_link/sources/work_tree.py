@@ -1,7 +1,7 @@
 """List the files of the sources in the work tree: tracked files as they are on disk.
 
 Commands list them often, and little changes. So the last listing is stored next to a record of what
-it was made from (`listings.SeenState`). `read_unchanged_token` compares this record, and only after
+it was made from (`listings.SeenState`). `compare_last_listing` compares this record, and only after
 a change `survey` lists the files again.
 
 git runs next to the user's own commands: the index is read and neither refreshed nor locked. git
@@ -31,7 +31,7 @@ from vmrag_link.sources.stored_blobs import read_storing_rules
 from vmrag_link.sources.survey import UNTRACKED, Checkout, survey_files
 from vmrag_link.sources.untracked import count_untracked_files, list_searched_untracked
 
-__all__ = ["count_untracked_files", "list_in_work_tree", "read_unchanged_token", "survey_work_tree"]
+__all__ = ["compare_last_listing", "count_untracked_files", "list_in_work_tree", "survey_work_tree"]
 
 _FORMAT = 3
 """Version of the record. A record of another version is ignored."""
@@ -53,34 +53,50 @@ def list_in_work_tree(
     `LimitExceeded`, `HistoryMissing` if HEAD's tree is missing, `GitFailed`, and `GitBusy` while
     git keeps writing the index.
     """
-    token = read_unchanged_token(places, sources, max_bytes=max_bytes, untracked=untracked, cache=cache)
-    if token and (stored := listings.read_listing(cache)) and stored.token == token:
+    last = compare_last_listing(places, sources, max_bytes=max_bytes, untracked=untracked, cache=cache)
+    if last.token and (stored := listings.read_listing(cache)) and stored.token == last.token:
         return stored.listing
-    return survey_work_tree(places, sources, max_bytes=max_bytes, untracked=untracked, cache=cache)
+    return survey_work_tree(places, sources, max_bytes=max_bytes, untracked=untracked, cache=cache, last=last)
 
 
 @readonly.share_deadline()
 def survey_work_tree(
-    places: Places, sources: Sequence[SourceSettings], *, max_bytes: int, untracked: bool, cache: Path
+    places: Places,
+    sources: Sequence[SourceSettings],
+    *,
+    max_bytes: int,
+    untracked: bool,
+    cache: Path,
+    last: LastListing,
 ) -> SourceListing:
-    """Return what `list_in_work_tree` returns, without comparing the last listing first. For a
-    caller that knows of a change.
-    """
+    """Return what `list_in_work_tree` returns. `last`: what `compare_last_listing` has found."""
+    comparison = last.comparison
     request = _build_request(sources, max_bytes, untracked=untracked)
     seen, stored = listings.read_seen(cache), listings.read_listing(cache)
     for _ in range(_ATTEMPTS):
         snapshot = _read_snapshot(places, cache, request)
         copy = _provide_index_copy(places, snapshot.index_copy)
-        started = index_copy.read_clock(cache.parent)
+        if comparison and comparison.snapshot != snapshot:
+            comparison = None
+        started = comparison.started if comparison else index_copy.read_clock(cache.parent)
         with Disk(places.top) as disk:
+            checkout = Checkout(
+                places,
+                disk,
+                snapshot.commit,
+                copy,
+                statuses=comparison.statuses if comparison else None,
+                is_countable=seen is not None and seen.snapshot == snapshot.digest,
+            )
             survey = survey_files(
-                Checkout(places, disk, snapshot.commit, copy),
+                checkout,
                 sources,
                 max_bytes=max_bytes,
                 untracked=untracked,
                 seen=seen,
                 before=stored.listing if stored else None,
             )
+        comparison = None  # another attempt compares again
         if survey is None or _read_snapshot(places, cache, request) != snapshot:
             continue
         _write_listing(
@@ -120,12 +136,32 @@ def _write_listing(cache: Path, seen: SeenState, listing: SourceListing) -> None
             raise
 
 
+class _Comparison(NamedTuple):
+    """The files that differ from the index, by git's status (`index_copy.list_changed`)."""
+
+    snapshot: _Snapshot
+    started: int
+    """The time before the comparison, by the disk's clock, in nanoseconds."""
+    statuses: dict[str, str]
+
+
+class LastListing(NamedTuple):
+    """The last listing, compared with the present files."""
+
+    token: str | None
+    """`listings.compute_token` of the last listing, if `list_in_work_tree` would list the same.
+
+    None if something may have changed.
+    """
+    comparison: _Comparison | None = None
+    """The result of git if something may have changed. `survey_work_tree` uses it."""
+
+
 @readonly.share_deadline()
-def read_unchanged_token(
+def compare_last_listing(
     places: Places, sources: Sequence[SourceSettings], *, max_bytes: int, untracked: bool, cache: Path
-) -> str | None:
-    """Return the token of `listings.compute_token` for the last listing, if `list_in_work_tree`
-    would list the same. None if something may have changed.
+) -> LastListing:
+    """Return whether `list_in_work_tree` would list the same as the last time.
 
     Starts one git process, with `untracked` two, and reads the state of each file that differs from
     the index. Raises the errors of `list_in_work_tree`.
@@ -134,29 +170,30 @@ def read_unchanged_token(
     request = _build_request(sources, max_bytes, untracked=untracked)
     snapshot = _read_snapshot(places, cache, request) if seen else None
     if seen is None or snapshot is None or seen.snapshot != snapshot.digest:
-        return None
+        return LastListing(None)
     copy_stamp = read_file_stamp(snapshot.index_copy)
     now = index_copy.read_clock(cache.parent)
     statuses = index_copy.list_changed(places, snapshot.index_copy, attributes.list_relevant_names(sources))
     if statuses is None:
-        return None
+        return LastListing(None)
+    changed_listing = LastListing(None, _Comparison(snapshot, now, dict(statuses)))
     for paths in list_searched_untracked(places, sources, untracked=untracked):
         statuses |= dict.fromkeys(paths, UNTRACKED)
     if statuses != {os.fsdecode(changed.path): changed.status for changed in seen.changed}:
-        return None
+        return changed_listing
     with Disk(places.top) as disk:
         states = [disk.read_state(os.fsdecode(changed.path)) for changed in seen.changed]
         pairs = [(changed, state) for changed, state in zip(seen.changed, states, strict=True) if changed.listed]
         if any((state and state.stamp) != changed.stamp for changed, state in pairs):
-            return None
+            return changed_listing
         doubtful = [
             changed for changed, state in pairs if state and listings.may_have_changed(state.stamp, seen.started)
         ]
         if not _have_recorded_blobs(places, disk, statuses, doubtful, max_bytes):
-            return None
+            return changed_listing
     newest = max((state.changed_at for state in states if state), default=0)
     index_copy.settle_copy(snapshot.index_copy, copy_stamp, now, newest)
-    return seen.token
+    return LastListing(seen.token)
 
 
 def _have_recorded_blobs(

@@ -40,6 +40,7 @@ from vmrag_link.workspace.worktree import STORED, OpenSources, WorkTree
 
 if TYPE_CHECKING:
     from vmrag_link.sources.listings import NoDocument, SourceListing, TreeFile
+    from vmrag_link.sources.work_tree import LastListing
     from vmrag_link.sync.adding import DocumentIndexer
     from vmrag_link.sync.source_views import SourceBinding, SourceContents, SourceIndexer
     from vmrag_link.workspace.source_tree import SourceTree
@@ -113,31 +114,36 @@ class SourceIndex:
         available, unavailable = self._sources.select_available(config, stored)
         settings = _encode_settings(config, available, unavailable)
         before = None if self._sources.with_untracked else source_views.read_binding(self._ws.places)
-        last, changed = None, False
+        last: OpenSources | None = None
+        compared: LastListing | None = None
         if before and before.settings == settings and not damaged:
             last = _decode_binding(before, self._ws.places)
         if before and last:
-            token = self._read_token(config, available, before)
-            if token == before.token:
+            compared = self._compare_last_listing(config, available, before)
+            if compared.token == before.token:
                 return self._renew_counts(last, config, available)
-            changed = token is None
         try:
-            listing = self._sources.list_work_tree(available, changed=changed)
+            if compared and compared.token is None:
+                listing = self._sources.list_work_tree(available, last=compared)
+            else:
+                listing = self._sources.list_work_tree(available)
         except GitBusy:
             if last is None:
                 raise
             return last
         return self._build_current(config, available, unavailable, listing, settings)
 
-    def _read_token(self, config: Config, sources: Sequence[SourceSettings], before: SourceBinding) -> str | None:
-        """Return the token of the files, or None if they must be listed to know it.
+    def _compare_last_listing(
+        self, config: Config, sources: Sequence[SourceSettings], before: SourceBinding
+    ) -> LastListing:
+        """Return whether the files are those of the last listing.
 
-        Files of submodules are always listed. While git is busy, the last token is returned.
+        Files of submodules are always listed. While git is busy, nothing counts as changed.
         """
         from vmrag_link.sources import work_tree
 
         if not config.sources_submodules:
-            return work_tree.read_unchanged_token(
+            return work_tree.compare_last_listing(
                 self._ws.places,
                 sources,
                 max_bytes=config.sources_max_bytes,
@@ -147,9 +153,9 @@ class SourceIndex:
         from vmrag_link.sources.listings import compute_token
 
         try:
-            return compute_token(self._sources.list_work_tree(sources))
+            return work_tree.LastListing(compute_token(self._sources.list_work_tree(sources)))
         except GitBusy:
-            return before.token
+            return work_tree.LastListing(before.token)
 
     def _renew_counts(self, last: OpenSources, config: Config, sources: Sequence[SourceSettings]) -> OpenSources:
         """Return the last view with the present commit, which may have equal files, and the present

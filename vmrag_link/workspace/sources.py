@@ -26,6 +26,7 @@ from vmrag_link.workspace.worktree import STORED, WorkTree
 if TYPE_CHECKING:
     from vmrag_link.git.submodules import Submodule
     from vmrag_link.sources.listings import SourceListing
+    from vmrag_link.sources.work_tree import LastListing
 
 
 class Sources:
@@ -138,16 +139,16 @@ class Sources:
         """The cache for the state of files. A query with `--untracked` has its own."""
         return self._ws.places.source_state / ("untracked" if self.with_untracked else "stats")
 
-    def list_work_tree(self, sources: Sequence[SourceSettings], *, changed: bool = False) -> SourceListing:
+    def list_work_tree(self, sources: Sequence[SourceSettings], *, last: LastListing | None = None) -> SourceListing:
         """Return the files of these sources in the work tree.
 
-        `changed`: True if `work_tree.read_unchanged_token` has just found that they differ from the
-        last list.
+        `last`: the result of `work_tree.compare_last_listing` if the caller has found that they may
+        differ.
         """
         from vmrag_link.sources import work_tree
 
         config = self.config
-        list_files = work_tree.survey_work_tree if changed else work_tree.list_in_work_tree
+        list_files = functools.partial(work_tree.survey_work_tree, last=last) if last else work_tree.list_in_work_tree
         if config.sources_submodules:
             from vmrag_link.sources import submodule_files
 
