@@ -9,7 +9,17 @@ import pytest
 from tests.support.repos import Repo, isolate, make_repo
 from vmrag_link import env, hints
 from vmrag_link.errors import GitFailed, GitReferenceMissing, GitRepositoryMissing, PinMalformed
-from vmrag_link.git import configuration, git_operation, identity, own_keys, pin_conflict, plumbing, remotes, staging
+from vmrag_link.git import (
+    configuration,
+    git_operation,
+    identity,
+    listing,
+    own_keys,
+    pin_conflict,
+    plumbing,
+    remotes,
+    staging,
+)
 from vmrag_link.git.run import check_git
 from vmrag_link.paths import PIN_NAME
 
@@ -510,3 +520,20 @@ def test_missing_identity_error_hints_how_to_set_one(places, monkeypatch, tmp_pa
     with pytest.raises(GitFailed) as raised:
         identity.read_identity(places)
     assert "git config --global user.name" in raised.value.hint
+
+
+def test_index_shows_without_git_whether_it_names_files(tmp_path: Path, git_log: Path) -> None:
+    repo = make_repo(tmp_path / "empty")
+    places = plumbing.locate_work_tree(repo.top)
+    assert not listing.tracks_files(places), "there is no index yet"
+    repo.commit(**{"a.txt": "a"})
+    git_log.write_text("")
+    assert listing.tracks_files(places)
+    assert not git_log.read_text()
+    repo.git("update-index", "--split-index")
+    assert listing.tracks_files(places), "the entries are in another file"
+    repo.git("rm", "-q", "a.txt")
+    assert not listing.tracks_files(places)
+    (repo.top / ".git" / "index").write_bytes(b"DIRC")
+    with pytest.raises(GitFailed):
+        listing.tracks_files(places)

@@ -24,6 +24,8 @@ _GENERATED = "linguist-generated"
 _MAX_PATH_ARGUMENTS = 100
 """Up to this number, the paths are passed to git. Above, git lists all files."""
 
+_HEADER_BYTES = 12
+
 _SAFELY = ("-c", "core.fsmonitor=false")
 """An untrusted repository must not name a program to run."""
 
@@ -92,6 +94,23 @@ def list_tracked_files(places: Places, paths: Collection[str] = ()) -> list[str]
     entries = check_git(places, *options, *arguments).stdout.split(b"\0")
     files = (os.fsdecode(entry.partition(b"\t")[2]) for entry in entries if entry.startswith(b"100"))
     return list(dict.fromkeys(files))
+
+
+def tracks_files(places: Places) -> bool:
+    """Return whether git's index names a file. Links and submodules may count.
+
+    The index begins with `DIRC`, a version and the number of its entries (`git help
+    format-index`). If that number is 0, git lists the files, because a split index has its entries
+    in another file.
+    """
+    try:
+        with places.index_file.open("rb") as index:
+            header = index.read(_HEADER_BYTES)
+    except OSError:
+        header = b""
+    if header[:4] == b"DIRC" and any(header[8:]):
+        return True
+    return bool(list_tracked_files(places))
 
 
 def read_index_entries(places: Places, paths: Sequence[Path]) -> bytes:

@@ -58,7 +58,7 @@ def _explain_absent_store(ws: WorkTree) -> NotInitialized:
     from vmrag_link.git import listing  # a checkout does not need it
 
     create = "run 'vmrag init --knowledge-base' to create a knowledge base"
-    if listing.list_tracked_files(ws.places):
+    if listing.tracks_files(ws.places):
         return NotInitialized("this repository has no knowledge base.", hint=create)
     return NotInitialized(
         "git tracks no files here, and this repository has no knowledge base.",
