@@ -6,6 +6,7 @@ would take ten times as long.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Mapping
@@ -62,11 +63,21 @@ def read_version(distribution: str) -> str:
     that reads metadata takes 20 to 40 ms to import. That module decides unless exactly one such
     folder exists.
     """
-    module = distribution.replace("-", "_")
-    spec = find_spec(module)
+    spec = find_spec(distribution.replace("-", "_"))
     if spec is None or spec.origin is None:
         return ""
     packages = Path(spec.origin).parents[1]
+    try:
+        changed_ns = packages.stat().st_mtime_ns
+    except OSError:  # the module is in an archive
+        changed_ns = 0
+    return _read_version_in(packages, distribution, changed_ns)
+
+
+@functools.lru_cache(maxsize=64)  # a command asks for the version of chromadb a dozen times
+def _read_version_in(packages: Path, distribution: str, _changed_ns: int) -> str:
+    """Return the version that is installed in a folder since it was changed last."""
+    module = distribution.replace("-", "_")
     folders = list(packages.glob(f"{module}-*.dist-info"))
     if len(folders) == 1:
         return folders[0].stem.removeprefix(f"{module}-")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -184,3 +185,8 @@ def test_version_is_read_even_beside_a_second_metadata_folder(tmp_path, monkeypa
         (tmp_path / folder / "METADATA").write_text("Metadata-Version: 2.1\nName: some-package\nVersion: 1.2\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert extras.read_version("some-package") == "1.2"
+    for folder in folders:
+        (tmp_path / folder).rename(tmp_path / folder.replace("1.2", "1.3"))
+        (tmp_path / folder.replace("1.2", "1.3") / "METADATA").write_text("Name: some-package\nVersion: 1.3\n")
+    os.utime(tmp_path, ns=(0, 0))
+    assert extras.read_version("some-package") == "1.3", "after an upgrade"
