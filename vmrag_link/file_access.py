@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import re
 import stat
@@ -107,7 +108,8 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True, mode: 
     for files that can be rebuilt and can be empty after a power cut. `mode` is the mode of the
     file. By default, it depends on the folder.
     """
-    missing_parents = [parent for parent in (path.parent, *path.parent.parents) if not parent.exists()]
+    parents = (path.parent, *path.parent.parents)
+    missing_parents = [*itertools.takewhile(lambda parent: not parent.exists(), parents)]
     permissions.make_folder(path.parent)
     # The name is cut, so that the longest name has room for the rest. A character has at most 4
     # bytes.
