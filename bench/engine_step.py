@@ -1,10 +1,15 @@
-"""One step of work on a knowledge base, as a process of its own: `ENGINE STEP FOLDER [URL]`."""
+"""One step of work on a knowledge base, as a process of its own: `ENGINE STEP FOLDER [FILE|URL]`.
+
+FILE has the documents to store, so that their random texts are not part of the measured time.
+"""
 
 from __future__ import annotations
 
 import random
 import sys
 from pathlib import Path
+
+import msgspec
 
 from vmrag_link.engines import opening
 from vmrag_link.engines.base import Engine, Write
@@ -44,10 +49,8 @@ def main(name: str, step: str, folder: Path, argument: str = "") -> None:
         engine.create_branch(BRANCH, head(engine, ROOT_BRANCH))
     else:
         engine = opening.open_engine(folder)
-    if step == "import":
-        commit(engine, documents(int(argument)))
-    elif step == "commit":
-        commit(engine, documents(CHANGED, seed=8))
+    if step in ("import", "commit"):
+        commit(engine, msgspec.json.decode(Path(argument).read_bytes(), type=list[Document]))
     elif step == "diff":
         newer, older = [entry.revision for entry in engine.log(head(engine, BRANCH), limit=2)]
         assert engine.diff(older, newer).count_changes().total == CHANGED

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from bench import engine_step, knowledge, timing
 from bench.switch import remove_views
 from bench.timing import Figure, Run, Sample
@@ -87,35 +89,38 @@ class Work:
         return {name: lambda name=name: self._step(name, step) for name in (*ENGINES, PROGRAM)}
 
     def _step(self, name: str, step: str) -> Run:
-        before = self.states["diff" if step in ("push", "fetch") else step][name]
-        copy = self.folder / f"copy-{next(self.number)}" / "kb"
-        shutil.copytree(before, copy)
-        url = ""
-        if step in ("push", "fetch"):
-            url = self._remote(name, copy, pushed=step == "fetch")
+        work = self.folder / f"copy-{next(self.number)}"
+        copy = work / "kb"
+        shutil.copytree(self.states["diff" if step == "diff" else step if step == "import" else "commit"][name], copy)
         try:
+            url = self._share(name, copy, step) if step in ("push", "fetch") else ""
             return self._timed(name, step, copy, url)
         finally:
-            shutil.rmtree(copy.parent)
+            shutil.rmtree(work)
 
-    def _remote(self, name: str, copy: Path, *, pushed: bool) -> str:
-        """Return a remote with the state before the last commit, or (`pushed`) with all commits."""
-        destination = copy.with_name("remote.doltlite" if name == "doltlite" else "remote")
+    def _share(self, name: str, copy: Path, step: str) -> str:
+        """Return a remote that the copy knows: it has pushed everything except its last commit.
+
+        Before a push, the copy makes that commit. Before a fetch, a colleague makes and pushes it.
+        """
+        remote = copy.with_name("remote.doltlite" if name == "doltlite" else "remote")
         if name != "doltlite":
-            destination.mkdir()
-        url = f"file://{destination}"
-        source = copy.with_name("before")
-        shutil.copytree(self.states["diff" if pushed else "commit"][name], source)
-        self._timed(name, "push", source, url)
-        if pushed:  # the fetching side has the state before the last commit
-            shutil.rmtree(copy)
-            shutil.copytree(self.states["commit"][name], copy)
+            remote.mkdir()
+        url = f"file://{remote}"
+        self._timed(name, "push", copy, url)
+        writer = copy
+        if step == "fetch":
+            writer = copy.with_name("colleague") / "kb"
+            shutil.copytree(copy, writer)
+        self._timed(name, "commit", writer)
+        if step == "fetch":
+            self._timed(name, "push", writer, url)
         return url
 
     def _timed(self, name: str, step: str, kb: Path, url: str = "") -> Run:
         if name == PROGRAM:
             return self._by_program(step, kb, url)
-        argument = {"import": str(self.size), "push": url, "fetch": url}.get(step, "")
+        argument = str(self.folder / f"{step}.json") if step in ("import", "commit") else url
         return timing.once(
             [sys.executable, "-m", "bench.engine_step", name, step, str(kb), *([argument] if argument else [])],
             cwd=Path(__file__).parents[1],
@@ -154,13 +159,16 @@ class Work:
                 self._timed(name, step, kb)
 
     def _prepare_inserts(self) -> None:
-        """The same rows as statements, 400 in one: what a person would feed to the program."""
+        """Write the documents, and the same rows as statements, 400 in one: what a person would
+        feed to the program.
+        """
         for step, rows in (
             ("import", engine_step.documents(self.size)),
             ("commit", engine_step.documents(engine_step.CHANGED, seed=8)),
         ):
             inserts = ";\n".join(_insert(rows[at : at + 400]) for at in range(0, len(rows), 400))
             commit = "CALL dolt_commit('-Am', 'changed')"
+            (self.folder / f"{step}.json").write_bytes(msgspec.json.encode(rows))
             (self.folder / f"{step}.sql").write_text(f"START TRANSACTION;\n{inserts};\n{commit};\n")
 
 
