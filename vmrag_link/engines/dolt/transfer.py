@@ -18,7 +18,14 @@ from vmrag_link.engines.inspector import collect_new_ancestors, name_vetted_head
 from vmrag_link.engines.limits import Limits, too_large_error
 from vmrag_link.engines.own_branches import ROOT_BRANCH, is_reserved
 from vmrag_link.engines.remote_errors import damaged_error, moved_error
-from vmrag_link.errors import EngineFailed, EngineUnwritable, FileSystemError, KnowledgeRefused, RemoteDamaged
+from vmrag_link.errors import (
+    EngineFailed,
+    EngineUnwritable,
+    FileSystemError,
+    KnowledgeRefused,
+    RemoteDamaged,
+    VmragError,
+)
 from vmrag_link.file_access import require_space
 from vmrag_link.models import Row
 from vmrag_link.thread_task import ThreadTask
@@ -202,7 +209,7 @@ def _require_forged(check_chunks: ThreadTask[None], error: Exception) -> None:
         check_chunks.result()
     except KnowledgeRefused as refusal:
         raise refusal from error
-    except Exception:  # noqa: BLE001  the other error decides whether the fetch is discarded
+    except (VmragError, OSError):  # the other error decides whether the fetch is discarded
         return
 
 
