@@ -12,6 +12,7 @@ from tests.support import dolt_server as servers
 from tests.support.dolt_server import DoltServer
 from tests.support.repos import isolate
 from tests.support.terminal import Project, new_project
+from vmrag_link import __version__
 from vmrag_link.engines.dolt import reading
 from vmrag_link.engines.dolt.connection import SqlConnection, SqlRow
 from vmrag_link.engines.dolt.engine import DoltEngine
@@ -132,6 +133,13 @@ def test_commit_examines_rows_only_if_another_program_wrote_some(
     examined.clear()
     kettle.vmrag("commit", "-m", "ours")
     assert not examined
+    noted = next(kettle.top.rglob("complete.json"))
+    for name, change in (("empty", b""), ("damaged", b"[{]"), ("another version", None)):
+        kettle.put("note.md", f"Ours, and the file is {name}.")
+        noted.write_bytes(noted.read_bytes().replace(__version__.encode(), b"0.1.0") if change is None else change)
+        examined.clear()
+        kettle.vmrag("commit", "-m", "ours")
+        assert examined, name
     for number, ours_first in enumerate((True, False)):
         if ours_first:
             kettle.put("note.md", f"Ours, and theirs follows {number}.")

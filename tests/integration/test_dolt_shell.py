@@ -144,6 +144,18 @@ def test_writing_session_keeps_its_unfinished_branch_beyond_idle_time(repository
             assert connection.query_value("dolt_hashof('HEAD')", at=at) == made
 
 
+def test_ended_process_is_not_killed_by_its_number(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may have that number by then."""
+    with _opened(repository) as connection:
+        connection.query_value("1", at=ROOT_BRANCH)
+        session = connection._session
+        assert session is not None
+        session._process.kill()
+        session._process.wait()
+        monkeypatch.setattr(os, "killpg", lambda *_: pytest.fail("a signal was sent"))
+        connection.end_session()
+
+
 def test_idle_session_costs_one_thread(repository: Path) -> None:
     with _opened(repository) as connection, connection.server_lock("a test", PATIENCE):
         before = {*threading.enumerate()}

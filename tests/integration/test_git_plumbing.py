@@ -525,7 +525,7 @@ def test_missing_identity_error_hints_how_to_set_one(places, monkeypatch, tmp_pa
 def test_index_shows_without_git_whether_it_names_files(tmp_path: Path, git_log: Path) -> None:
     repo = make_repo(tmp_path / "empty")
     places = plumbing.locate_work_tree(repo.top)
-    assert not listing.tracks_files(places), "there is no index yet"
+    assert not listing.tracks_files(places), "git has written no index yet"
     repo.commit(**{"a.txt": "a"})
     git_log.write_text("")
     assert listing.tracks_files(places)

@@ -115,7 +115,9 @@ class BytePairTokenizer:
         return _pack_ids(self._join_few(tokens) if len(tokens) <= _MAX_FEW_SYMBOLS else self._join_many(tokens))
 
     def _join_few(self, tokens: list[int]) -> list[int]:
-        """Search all pairs for each merge. For a word, this is faster than a queue."""
+        """Search all pairs for each merge. For a word, this is faster than a queue. Calls of
+        `_join_pair` would add an eighth to its time.
+        """
         find_rank, merged = self._find_rank, self._merged
         ranks = [find_rank(head << _TOKEN_BITS | tail, _NO_RANK) for head, tail in pairwise(tokens)]
         while ranks and (first := min(ranks)) < _NO_RANK:

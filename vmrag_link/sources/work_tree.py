@@ -176,9 +176,9 @@ def compare_last_listing(
     statuses = index_copy.list_changed(places, snapshot.index_copy, attributes.list_relevant_names(sources))
     if statuses is None:
         return LastListing(None)
-    changed_listing = LastListing(None, _Comparison(snapshot, now, dict(statuses)))
+    changed_listing = LastListing(None, _Comparison(snapshot, now, statuses))
     for paths in list_searched_untracked(places, sources, untracked=untracked):
-        statuses |= dict.fromkeys(paths, UNTRACKED)
+        statuses = statuses | dict.fromkeys(paths, UNTRACKED)
     if statuses != {os.fsdecode(changed.path): changed.status for changed in seen.changed}:
         return changed_listing
     with Disk(places.top) as disk:

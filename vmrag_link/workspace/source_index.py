@@ -123,10 +123,7 @@ class SourceIndex:
             if compared.token == before.token:
                 return self._renew_counts(last, config, available)
         try:
-            if compared and compared.token is None:
-                listing = self._sources.list_work_tree(available, last=compared)
-            else:
-                listing = self._sources.list_work_tree(available)
+            listing = self._sources.list_work_tree(available, last=compared)
         except GitBusy:
             if last is None:
                 raise

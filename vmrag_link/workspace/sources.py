@@ -142,13 +142,14 @@ class Sources:
     def list_work_tree(self, sources: Sequence[SourceSettings], *, last: LastListing | None = None) -> SourceListing:
         """Return the files of these sources in the work tree.
 
-        `last`: the result of `work_tree.compare_last_listing` if the caller has found that they may
-        differ.
+        `last`: the result of `work_tree.compare_last_listing` if the caller has it.
         """
         from vmrag_link.sources import work_tree
 
         config = self.config
-        list_files = functools.partial(work_tree.survey_work_tree, last=last) if last else work_tree.list_in_work_tree
+        list_files = work_tree.list_in_work_tree
+        if last and last.token is None:
+            list_files = functools.partial(work_tree.survey_work_tree, last=last)
         if config.sources_submodules:
             from vmrag_link.sources import submodule_files
 

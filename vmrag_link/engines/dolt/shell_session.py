@@ -120,7 +120,7 @@ class ShellSession:
         `kill` takes a tenth of the time. It is for a process that has written nothing.
         """
         self.ended = True
-        if kill:
+        if kill and self._process.poll() is None:  # the number of an ended process may belong to another one
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)  # a script may have started the program
         with contextlib.suppress(OSError):

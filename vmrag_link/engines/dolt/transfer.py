@@ -190,9 +190,9 @@ def _fetch_locked(session: DoltSession, access: DoltAccess, remote: str, url: st
             check_chunks = ThreadTask(lambda: _require_valid_chunks(folder, access))
         try:
             foreign = inspection.find_foreign_heads(session, heads, checked_heads=known_heads)
-        except Exception as error:
+        except Exception as error:  # whichever it is, forged chunks may have caused it
             if check_chunks:
-                _require_forged(check_chunks, error)
+                _raise_refusal(check_chunks, error)
             raise
         if check_chunks:
             check_chunks.result()
@@ -203,7 +203,7 @@ def _fetch_locked(session: DoltSession, access: DoltAccess, remote: str, url: st
     remotes.write_known_remote(folder, remote, KnownRemote(url, ours, foreign))
 
 
-def _require_forged(check_chunks: ThreadTask[None], error: Exception) -> None:
+def _raise_refusal(check_chunks: ThreadTask[None], error: Exception) -> None:
     """Raise the refusal of forged chunks instead of another error, which they may have caused."""
     try:
         check_chunks.result()
